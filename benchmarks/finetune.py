@@ -27,8 +27,7 @@ import transformers
 from train_torch import adamw
 
 from bert_keras import BertClassifier
-from bert_keras.data.buckets import length_grouped_batches
-from bert_keras.data.encoded import Encoded
+from bert_keras.data.encoded import Encoded, length_grouped_batches
 from bert_keras.downstream.batches import training_batches
 from bert_keras.downstream.catalog import named_task
 from bert_keras.training.optimizer import BertAdamW

@@ -72,7 +72,7 @@ def theirs(task, recipe, files, pretrained: str) -> dict:
     import transformers
     from train_torch import adamw
 
-    from bert_keras.data.buckets import length_grouped_batches, longest_first_batches
+    from bert_keras.data.encoded import length_grouped_batches, longest_first_batches
     from bert_keras.runs.task_run import TaskRun
     from bert_keras.training.schedule import LinearWarmupDecay
 

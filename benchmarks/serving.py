@@ -28,7 +28,7 @@ import numpy as np
 from serving_load import Latencies, Server, closed_loop
 
 from bert_keras.arguments import run_command
-from bert_keras.data.buckets import longest_first_batches
+from bert_keras.data.encoded import longest_first_batches
 from bert_keras.downstream.squad.questions import read_questions
 from bert_keras.downstream.table import table_rows
 from bert_keras.errors import InputError

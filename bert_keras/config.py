@@ -1,6 +1,7 @@
 """Defines the hyperparameters of a model, its embeddings of texts, and its metadata."""
 
 import dataclasses
+import math
 import warnings
 from collections.abc import Mapping
 from dataclasses import dataclass, field
@@ -13,7 +14,6 @@ from bert_keras.errors import (
     check_least,
     check_name,
     check_range,
-    counted,
     suggest_keyword_names,
 )
 from bert_keras.fields import document_fields, setting
@@ -46,10 +46,8 @@ def default_recipe(hidden_size: int) -> str:
 def warn_high_rate(rate: float) -> None:
     """Warns of a learning rate that destroys pretrained weights."""
     if rate > 0.01:
-        warnings.warn(
-            f"the learning rate {rate:g} destroys pretrained weights; BERT needs about 3e-5",
-            stacklevel=3,
-        )
+        message = f"the learning rate {rate:g} destroys pretrained weights; BERT needs about 3e-5"
+        warnings.warn(message, stacklevel=3)
 
 
 @suggest_keyword_names
@@ -137,16 +135,14 @@ class BertConfig:
         names = ("layer_norm_epsilon", "initializer_stddev", "rotary_base")
         check_range(self, "a number above 0", *names)
         check_range(self, "0 or a number above it", "masked_lm_epsilon", "local_rotary_base")
-        size, heads = self.hidden_size, self.num_heads
-        unit = 2 * heads if self.is_rotary else heads  # rotary positions rotate pairs of values
-        if size % unit:
-            raise InputError(
-                f"hidden_size is {size}; expected a multiple of {unit}, as num_heads is {heads}"
-            )
-        if size % 2 and self.num_lstm_layers:
-            raise InputError(f"hidden_size is {size}; expected an even number for a BiLSTM")
-        if self.local_window % 2:
-            raise InputError(f"local_window is {self.local_window}; expected an even number")
+        # Rotary positions rotate pairs of values, and a BiLSTM has two halves.
+        halves = 2 if self.num_lstm_layers else 1
+        unit = 2 * self.num_heads if self.is_rotary else math.lcm(self.num_heads, halves)
+        for name, divisor in {"hidden_size": unit, "local_window": 2}.items():
+            if getattr(self, name) % divisor:
+                raise InputError(
+                    f"{name} is {getattr(self, name)}; expected a multiple of {divisor}"
+                )
 
     @property
     def is_rotary(self) -> bool:
@@ -159,10 +155,8 @@ class BertConfig:
         return self.norm_position == "pre"
 
     def has_attention_norm(self, index: int) -> bool:
-        """Returns whether a block has a LayerNorm before or after its attention.
-
-        The first block of a pre-norm encoder does not if it reads the LayerNorm of the embeddings.
-        """
+        """Returns whether a block has a LayerNorm before or after its attention."""
+        # The first block of a pre-norm encoder reads the LayerNorm of the embeddings.
         reads_norm = index == 0 and not (self.shares_layers or self.embedding_size)
         return not (self.is_pre_norm and reads_norm)
 
@@ -293,13 +287,13 @@ class EmbeddingConfig:
     @property
     def summary(self) -> str:
         """The steps in order, such as "cls pooling, dense to 256 (tanh), scaled to length 1"."""
-        steps = [f"{' and '.join(self.pooling)} pooling"]
-        for module in self.modules:
-            if isinstance(module, DenseModule):
-                steps.append(f"dense to {module.units} ({module.activation})")
-            else:
-                steps.append("scaled to length 1")
-        return ", ".join(steps)
+        steps = [
+            f"dense to {module.units} ({module.activation})"
+            if isinstance(module, DenseModule)
+            else "scaled to length 1"
+            for module in self.modules
+        ]
+        return ", ".join([f"{' and '.join(self.pooling)} pooling", *steps])
 
     def to_dict(self) -> dict[str, Any]:
         """Returns the fields as values that JSON can store."""
@@ -317,11 +311,7 @@ class EmbeddingConfig:
 
 @dataclass(frozen=True, kw_only=True)
 class ModelMetadata:
-    """The description of a model in a checkpoint, without the weights and the vocabulary.
-
-    Raises:
-        InputError: Fields contradict each other, or a value is impossible.
-    """
+    """The description of a model in a checkpoint, without the weights and the vocabulary."""
 
     model: str  # name of the model class, a key of `bert_keras.models.MODELS`
     config: BertConfig  # hyperparameters of the encoder
@@ -341,9 +331,7 @@ class ModelMetadata:
     def __post_init__(self) -> None:
         most = self.config.max_positions
         if not 3 <= self.max_length <= most:
-            raise InputError(
-                f"max_length is {self.max_length}; the encoder reads texts of 3 to {most} tokens"
-            )
+            raise InputError(f"max_length is {self.max_length}; expected 3 to {most} tokens")
         are_texts = all(isinstance(label, str) and label for label in self.labels)
         if not are_texts or len({*self.labels}) < len(self.labels):
             raise InputError(f"the labels are {self.labels}; expected different texts")
@@ -410,6 +398,5 @@ def feature_layers(name: str, *, num_layers: int) -> tuple[int, ...]:
     check_name(name, LAYER_CHOICES, what="choice of layers")
     indices = tuple(range(num_layers + 1)[LAYER_CHOICES[name]])
     if name != "embeddings" and 0 in indices:
-        has = f"the encoder has only {counted(num_layers, 'layer')}"
-        raise InputError(f"layers is {name!r}, but {has}")
+        raise InputError(f"{name!r} needs more layers than the encoder's {num_layers}")
     return indices

@@ -71,13 +71,8 @@ def existing_file(path: StrPath) -> Path:
 
 
 def text_lines(path: StrPath) -> Iterator[str]:
-    """Yields the lines of a UTF-8 file without line ends and without a leading byte order mark.
-
-    Raises:
-        InputError: The file does not exist, or a line is not UTF-8; the message names the line.
-    """
-    path = existing_file(path)
-    with path.open("rb") as file:
+    """Yields the lines of a UTF-8 file without line ends and without a leading byte order mark."""
+    with existing_file(path).open("rb") as file:
         for number, line in enumerate(file, start=1):
             try:
                 text = line.decode("utf-8")
@@ -96,11 +91,9 @@ def utf8_error(path: StrPath, number: int, error: UnicodeDecodeError) -> InputEr
         encoding = "UTF-16"
     elif b"\0" in error.object:
         return InputError(f"{path} is not a text file")
-    name = Path(path)
     return InputError(
         f"{path}, line {number} is not UTF-8 (byte {error.object[error.start]:#04x} at column "
-        f"{error.start + 1}); convert the file: iconv -f {encoding} -t UTF-8 {path} > "
-        f"{name.with_name(f'{name.stem}-utf8{name.suffix}')}"
+        f"{error.start + 1}); convert the file: iconv -f {encoding} -t UTF-8 {path} > NEW_FILE"
     )
 
 
@@ -124,11 +117,10 @@ def file_sha256(path: StrPath) -> str:
 
 def readable_size(num_bytes: float) -> str:
     """Formats a size with a decimal unit, such as "12.3 kB"."""
-    units = ["bytes", "kB", "MB", "GB", "TB"]
     power = 0
-    while num_bytes >= 1000 and power < len(units) - 1:
+    while num_bytes >= 1000 and power < 4:
         num_bytes, power = num_bytes / 1000, power + 1
-    return f"{num_bytes:,.{min(power, 1)}f} {units[power]}"
+    return f"{num_bytes:,.{min(power, 1)}f} {['bytes', 'kB', 'MB', 'GB', 'TB'][power]}"
 
 
 def check_no_table(path: StrPath) -> None:
@@ -144,12 +136,7 @@ def check_no_file(path: StrPath) -> None:
 
 
 def check_output(path: StrPath, *, suffix: str | tuple[str, ...] = "") -> None:
-    """Checks before long work that the file `path` can be written; writes nothing.
-
-    Raises:
-        InputError: `path` is a folder, a mount point or a device, does not end in a `suffix`, or
-            one of its parents is a file or not writable.
-    """
+    """Checks before long work that the file `path` can be written; writes nothing."""
     if is_stdout(path) and isinstance(suffix, str):  # several suffixes choose the format
         return
     if not os.fspath(path).endswith(suffix):
@@ -165,8 +152,7 @@ def check_parent(path: StrPath) -> None:
     """Raises InputError unless the file or folder `path` can be created."""
     parent = next(each for each in Path(path).absolute().parents if os.path.lexists(each))
     if not parent.is_dir() or not os.access(parent, os.W_OK | os.X_OK):
-        reason = "is not a folder or not writable"
-        raise InputError(f"{path} cannot be written: {parent} {reason}; choose another path")
+        raise InputError(f"{path} cannot be written, as {parent} is not a folder or not writable")
 
 
 def refuse_existing(
@@ -186,9 +172,7 @@ def refuse_existing(
         if not is_folder or (names and not {*replaces[:1]} & names):
             raise InputError(f"{path} exists already; choose another name or {remedy}")
         if foreign := sorted(names - {*replaces}):
-            raise InputError(
-                f"{path} contains {foreign[0]}, which would be lost; move it or choose another name"
-            )
+            raise InputError(f"{path} contains {foreign[0]}, which would be lost; move it first")
     check_parent(path)
 
 
@@ -199,9 +183,7 @@ def _locked(lock: Path, *, output: StrPath) -> Iterator[None]:
         with FileLock(lock, timeout=0, mode=0o644):
             yield
     except Timeout as error:
-        raise InputError(
-            f"another process is writing {output}; wait for it, or choose another output"
-        ) from error
+        raise InputError(f"another process is writing {output}; wait for it") from error
 
 
 @contextlib.contextmanager
@@ -231,9 +213,6 @@ def atomic_file(path: StrPath) -> Iterator[Path]:
     Otherwise the file is deleted, or overwritten by the next process if this one is killed. Missing
     parent folders are created. If `path` is a symbolic link, the file that it names is replaced;
     "-" and "/dev/stdout" are the standard output.
-
-    Raises:
-        InputError: `path` cannot be written, see `check_output`, or another process is writing it.
     """
     check_output(path)
     if is_stdout(path):
@@ -271,9 +250,6 @@ def atomic_folder(path: StrPath, *, replaces: Sequence[str] = ()) -> Iterator[Pa
     Otherwise it is deleted. A folder that `replaces` allows to replace (see `refuse_existing`) is
     moved to `.NAME.part/old`, and deleted when the new one has its name. If this process is killed
     in between, the next call moves it back.
-
-    Raises:
-        InputError: `path` exists and may not be replaced, or another process is writing it.
     """
     path = Path(os.path.abspath(path))  # "new/.." is a folder that exists
     refuse_existing(path, replaces=replaces)
@@ -310,9 +286,6 @@ def resumed_folder(path: StrPath) -> Iterator[tuple[Path, Path]]:
     If the block succeeds, the result, a folder or a file, becomes `path`, and PATH.partial is
     deleted. Otherwise PATH.partial remains, and the next call continues in it. It is only deleted
     after an InputError in the call that created it.
-
-    Raises:
-        InputError: `path` is a file or a folder with contents, or another process is writing it.
     """
     path = Path(os.path.abspath(path))
     refuse_existing(path)

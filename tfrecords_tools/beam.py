@@ -5,11 +5,8 @@ step. A job that was stopped as a whole starts from the beginning.
 
 The steps: units -> ranges of documents as ids -> instances, as requests for spans of ranges -> the
 requested spans -> shards -> the manifest and the final name of the folder. Only counts are
-collected in one process, for the plan that every worker receives: 40 bytes a range and 8 bytes a
-held-out document. No machine needs the folder of another machine. A range draws its instances and
-sends a request for each of their spans to the range that contains it: to itself, or for a text of
-another document to the range of the drawn document and of the drawn start of the text (a fraction
-of the document). Spans arrive at the shards in any order and are sorted as in the local build.
+collected in one process, for the plan that every worker receives. A range requests each span of its
+instances from the range that contains it. Spans are sorted at the shards as in the local build.
 """
 
 import contextlib
@@ -86,15 +83,8 @@ def build_on_beam(
 ) -> dict[str, Any]:
     """Runs the pipeline that writes `output` and returns the manifest.
 
-    Every worker must have access to the corpus and to the output. The job writes to the folder
-    OUTPUT.beam-partial first.
-
-    Args:
-        corpus: Files, folders, glob patterns, URLs or TFDS names.
-        vocabulary: The vocabulary of the records.
-        output: A new folder or URL.
-        settings: The settings of the records.
-        pipeline_options: Options of Beam, such as "--runner=DataflowRunner".
+    Every worker must have access to the corpus and to the output, a new folder or URL. The job
+    writes to OUTPUT.beam-partial first. Options of Beam are such as "--runner=DataflowRunner".
     """
     if not isinstance(settings, BuildSettings):
         raise InputError("one machine writes the records of --compat google; leave out --beam")
@@ -115,9 +105,9 @@ def build_on_beam(
         add_steps(pipeline, build_units(paths, text_field=settings.text_field), context)
         pipeline.run().wait_until_finish()
     except Exception as error:
-        if isinstance(error, InputError) or not system.exists(f"{folder}/{ERROR}"):
-            raise
-        raise InputError(system.cat_file(f"{folder}/{ERROR}").decode()) from error
+        if not isinstance(error, InputError) and system.exists(f"{folder}/{ERROR}"):
+            raise InputError(system.cat_file(f"{folder}/{ERROR}").decode()) from error
+        raise
     finally:
         if system.exists(folder):
             system.rm(folder, recursive=True)
@@ -168,11 +158,7 @@ def _kept_error(context: StepContext) -> Iterator[None]:
 
 
 class RangeTokens(NamedTuple):
-    """The part of a token store that a range needs, with the numbers that it has in its unit.
-
-    If a document has several ranges, each also contains the following sentences of a text that
-    begins in it.
-    """
+    """The part of a token store that a range and the texts that begin in it need."""
 
     range: Range
     dtype: np.dtype

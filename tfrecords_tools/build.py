@@ -1,9 +1,8 @@
 """Builds a folder of pretraining records from text files and a vocabulary, on one machine.
 
 Each stage is a set of jobs that write files to the folder OUTPUT.partial/work, in one or several
-processes. A receipt of each job is kept, so that a build can continue: OUTPUT.json beside the
-output of the job holds what it returned, and the SHA-256 of each file that it wrote. A job whose
-receipt fits its files is not run again.
+processes. A job is not run again if its receipt, which states what it returned and the SHA-256 of
+each file that it wrote, fits its files.
 """
 
 import os
@@ -18,7 +17,7 @@ from multiprocessing import get_context
 from multiprocessing.connection import Connection
 from pathlib import Path
 from signal import SIG_BLOCK, SIG_SETMASK, SIGINT, pthread_sigmask
-from typing import Any, Protocol, TypeVar
+from typing import Any, TypeVar
 
 import numpy as np
 from tqdm import tqdm
@@ -64,25 +63,13 @@ def build(
     settings: Settings,
     workers: int = 1,
 ) -> dict[str, Any]:
-    """Writes a folder of records and returns its manifest.
+    """Writes a new folder of records of a corpus (see `files`) and returns its manifest.
 
     The folder gets its name when it is complete. An interrupted call continues if it is repeated
     with the same arguments.
-
-    Args:
-        corpus: Files, folders, glob patterns, URLs or TFDS names.
-        vocabulary: The vocabulary of the records.
-        output: A new folder on this machine.
-        settings: The settings of the records.
-        workers: Number of processes; it does not change the records.
-
-    Raises:
-        InputError: The arguments are not usable, or an interrupted call had other arguments.
     """
     if is_remote(output):
-        raise InputError(
-            f"{output} is not on this machine; write to a local folder and copy it, or add --beam"
-        )
+        raise InputError(f"{output} is not on this machine; write a local folder, or add --beam")
     corpus, settings = list(corpus), settings.for_vocabulary(vocabulary)
     for folder in filter(os.path.isdir, corpus):
         if Path(folder).resolve() in Path(output).resolve().parents:
@@ -91,7 +78,14 @@ def build(
     partial = Path(f"{os.path.abspath(output)}.partial").resolve()
     paths = [path for path in files(corpus) if partial not in Path(path).resolve().parents]
     with resumed_folder(output) as (work, folder), Workers(workers) as pool:
-        head = _checked_head(work, paths, settings, vocabulary)
+        plan, inputs = work / "plan.json", [digest(path) for path in tqdm(paths, "read inputs")]
+        head = manifest_head(settings, vocabulary, inputs)
+        if plan.exists():
+            expect_same(plan, head, folder=work.parent)
+        else:
+            shutil.rmtree(work, ignore_errors=True)  # of unknown arguments
+        work.mkdir(exist_ok=True)
+        write_json(plan, head)
         if isinstance(settings, GoogleSettings):
             store = work / "store"
             if result_of(store) is None:
@@ -111,22 +105,6 @@ def build(
         return json_object(folder / MANIFEST)
 
 
-def _checked_head(
-    work: Path, paths: Sequence[str], settings: Settings, vocabulary: Vocabulary
-) -> dict[str, Any]:
-    """Returns the head of the manifest and stores it, or compares it with the first run's head."""
-    plan = work / "plan.json"
-    inputs = list(map(digest, tqdm(paths, desc="read inputs", unit=" file")))
-    head = manifest_head(settings, vocabulary, inputs)
-    if plan.exists():
-        expect_same(plan, head, folder=work.parent)
-    else:
-        shutil.rmtree(work, ignore_errors=True)  # of unknown arguments
-    work.mkdir(exist_ok=True)
-    write_json(plan, head)
-    return head
-
-
 def _splits(
     work: Path,
     paths: Sequence[str],
@@ -135,20 +113,27 @@ def _splits(
     pool: "Workers",
 ) -> dict[str, Any]:
     """Writes the records of `BuildSettings` and returns their entries of the manifest."""
-    tokenized = result_of(work / "store") or _tokenize(work, paths, vocabulary, settings, pool)
-    store, splits = TokenStore(work / "store"), {}
-    num_separators = vocabulary.specials.num_separators
-    sizes = store.document_sizes()
-    for layout in layouts_of(sizes, settings=settings, num_separators=num_separators):
+    folder = work / "store"
+    tokenized = result_of(folder)
+    if tokenized is None:
+        jobs = [
+            TokenizeUnit(unit, work / f"tokens-{number:05d}", vocabulary, settings)
+            for number, unit in enumerate(build_units(paths, text_field=settings.text_field))
+        ]
+        results = pool.run(jobs, stage="tokenize", unit="B")
+        documents = [each["documents"] for each in results]
+        tokenized = {"unit_documents": documents, "entries": text_entries(results)}
+        join_stores([job.output for job in jobs], folder)
+        write_receipt(folder, tokenized)
+        for job in jobs:
+            shutil.rmtree(job.output)
+    store, splits = TokenStore(folder), {}
+    rules = {"settings": settings, "num_separators": vocabulary.specials.num_separators}
+    for layout in layouts_of(store.document_sizes(), **rules):
         name = layout.split.name
         find = [
-            FindInstances(
-                documents=documents,
-                layout=layout,
-                output=work / f"{name}-{documents.unit:05d}-{documents.part:05d}",
-                store=work / "store",
-            )
-            for documents in ranges_of(store, tokenized["unit_documents"])
+            FindInstances(each, layout, work / f"{name}-{each.unit:05d}-{each.part:05d}", folder)
+            for each in ranges_of(store, tokenized["unit_documents"])
         ]
         found = pool.run(find, stage=f"find {name}", unit="sentence")
         bucket_sizes = np.sum([each["sizes"] for each in found], axis=0)
@@ -160,7 +145,7 @@ def _splits(
                 instances=tuple(job.output for job in find),
                 layout=layout,
                 shard=shard,
-                store=work / "store",
+                store=folder,
                 vocabulary=vocabulary,
                 size=size // (2 if settings.schema.has_labels else 1),
             )
@@ -168,28 +153,6 @@ def _splits(
         ]
         splits[name] = layout.summary(pool.run(write, stage=f"write {name}", unit="record"))
     return {**tokenized["entries"], "splits": splits}
-
-
-def _tokenize(
-    work: Path,
-    paths: Sequence[str],
-    vocabulary: Vocabulary,
-    settings: BuildSettings,
-    pool: "Workers",
-) -> dict[str, Any]:
-    """Writes the token store of the corpus and returns the number of documents of each unit."""
-    jobs = [
-        TokenizeUnit(unit, work / f"tokens-{number:05d}", vocabulary, settings)
-        for number, unit in enumerate(build_units(paths, text_field=settings.text_field))
-    ]
-    results = pool.run(jobs, stage="tokenize", unit="B")
-    documents = [each["documents"] for each in results]
-    result = {"unit_documents": documents, "entries": text_entries(results)}
-    join_stores([job.output for job in jobs], work / "store")
-    write_receipt(work / "store", result)
-    for job in jobs:
-        shutil.rmtree(job.output)
-    return result
 
 
 def text_entries(results: Iterable[dict[str, Any]]) -> dict[str, Any]:
@@ -202,24 +165,8 @@ def text_entries(results: Iterable[dict[str, Any]]) -> dict[str, Any]:
     return {"counts": {name: counts[name] for name in ("unknown", "long_sentences_cut")}}
 
 
-class Job(Protocol):
-    """Writes `output`, which no other job writes, and returns values that JSON can hold."""
-
-    @property
-    def output(self) -> Path: ...
-
-    @property
-    def size(self) -> int: ...  # the amount of work in the unit of the stage
-
-    def __call__(self) -> dict[str, Any]: ...
-
-
 class Workers:
-    """A context manager that maps functions in `number` processes, or in this one if it is 1.
-
-    Processes are spawned, so a script that uses several needs `if __name__ == "__main__":`. They
-    end when this process ends for any reason.
-    """
+    """A context manager that maps functions in `number` spawned processes, or in this one if 1."""
 
     def __init__(self, number: int):
         self._executor = None
@@ -255,24 +202,21 @@ class Workers:
             yield from results
         except BrokenProcessPool as error:
             raise ChildProcessError(
-                "a worker process was killed, possibly because memory was exhausted; run the same "
-                "command again, which continues a build (--workers 1 needs the least memory)"
+                "a worker process was killed, possibly because memory was exhausted; repeat the "
+                "command, with --workers 1 for the least memory"
             ) from error
 
-    def run(self, jobs: Sequence[Job], *, stage: str, unit: str) -> list[dict[str, Any]]:
+    def run(self, jobs: Sequence[Any], *, stage: str, unit: str) -> list[dict[str, Any]]:
         """Runs the jobs without a valid receipt and returns the results of all jobs in order.
 
-        The progress bar has the label `stage`, or is not shown if it is "".
+        A job is a function that writes its `output` and returns JSON; its `size` is in `unit`s.
         """
         results = [result_of(job.output) for job in jobs]
         missing = [number for number, result in enumerate(results) if result is None]
         total = sum(job.size for job in jobs)
         done = total - sum(jobs[number].size for number in missing)
-        bar = tqdm(
-            desc=stage, unit=f" {unit}", total=total, initial=done, unit_scale=True,
-            disable=not stage or not total,
-        )  # fmt: skip
-        with bar:
+        scale = {"total": total, "initial": done, "unit_scale": True, "disable": not total}
+        with tqdm(desc=stage, unit=f" {unit}", **scale) as bar:
             new_results = self.map(_run_job, [jobs[number] for number in missing])
             for number, result in zip(missing, new_results, strict=True):
                 results[number] = result
@@ -296,7 +240,7 @@ def write_receipt(output: Path, result: dict[str, Any]) -> dict[str, Any]:
     return result
 
 
-def _run_job(job: Job) -> dict[str, Any]:
+def _run_job(job: Any) -> dict[str, Any]:
     shutil.rmtree(job.output, ignore_errors=True)  # a folder of an interrupted run
     return write_receipt(job.output, job())
 

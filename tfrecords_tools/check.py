@@ -3,25 +3,15 @@
 import glob
 import os
 from collections import defaultdict
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from itertools import islice
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 from tqdm import tqdm
 
 from bert_keras.data.parsing import RecordParser
-from bert_keras.data.record_file import (
-    LABEL_FEATURE,
-    LABEL_POSITIONS_FEATURE,
-    LABEL_WEIGHTS_FEATURE,
-    WEIGHTS_FEATURE,
-    PretrainingSchema,
-    common_schema,
-    read_records,
-    record_files,
-)
+from bert_keras.data.record_file import PretrainingSchema, common_schema, read_records, record_files
 from bert_keras.errors import InputError
 from bert_keras.files import StrPath, file_sha256
 from bert_keras.text.fast_tokenizer import vocabulary_sha256
@@ -36,11 +26,7 @@ Problem = tuple[str, np.ndarray]  # a description; bool [B,n], which elements ar
 def check_records(
     records: StrPath | Sequence[StrPath], *, vocabulary: Vocabulary
 ) -> dict[str, int]:
-    """Verifies records and returns the numbers of `files`, `records` and `manifests`.
-
-    `records` are a folder, a glob pattern, a file, or a sequence of these. Raises InputError, which
-    names the first file, record or manifest that is wrong.
-    """
+    """Verifies records and returns the numbers of `files`, `records` and `manifests`."""
     files, num_records = every_file(records), 0
     for _, _, features in verified_batches(files, vocabulary=vocabulary, stage="check"):
         num_records += len(features["input_ids"])
@@ -51,32 +37,17 @@ def check_records(
     whole, num_manifests = {Path(path) for path in paths if os.path.isdir(path)}, 0
     for folder, found in digests.items():
         if manifest := read_manifest(folder):
-            _compare(folder, manifest, vocabulary, found, is_whole=folder in whole)
             num_manifests += 1
+            if manifest["vocabulary"]["sha256"] != vocabulary_sha256(vocabulary):
+                raise InputError(f"{folder / MANIFEST} states another vocabulary than this one")
+            stated = {name: shard["sha256"] for name, shard in shards_of(manifest).items()}
+            for name in sorted(found.keys() | stated.keys() if folder in whole else found):
+                if found.get(name) != stated.get(name):
+                    raise InputError(
+                        f"{folder / name} is missing, was changed or does not belong to these "
+                        f"records: it differs from its SHA-256 in {MANIFEST}"
+                    )
     return {"files": len(files), "records": num_records, "manifests": num_manifests}
-
-
-def _compare(
-    folder: Path,
-    manifest: Mapping[str, Any],
-    vocabulary: Vocabulary,
-    found: Mapping[str, str],
-    *,
-    is_whole: bool,
-) -> None:
-    """Raises InputError if record files, digests by their names, differ from their manifest."""
-    path = folder / MANIFEST
-    if manifest["vocabulary"]["sha256"] != vocabulary_sha256(vocabulary):
-        raise InputError(
-            f"{path} states another vocabulary than this one of {len(vocabulary)} tokens"
-        )
-    stated = {name: shard["sha256"] for name, shard in shards_of(manifest).items()}
-    for name in sorted(found.keys() | stated.keys() if is_whole else found):
-        if found.get(name) != stated.get(name):
-            raise InputError(
-                f"{folder / name} is missing, was changed or does not belong to these records: its "
-                f"SHA-256 is {found.get(name)}, but {stated.get(name)} in {MANIFEST}"
-            )
 
 
 def every_file(records: StrPath | Sequence[StrPath]) -> list[str]:
@@ -111,8 +82,8 @@ def parsed_batches(file: str, *, schema: PretrainingSchema, vocab_size: int) -> 
 
 def is_labelled(features: Features) -> np.ndarray:
     """Returns bool [B,S]: which labels are used; without packing all of them."""
-    labels = features[LABEL_FEATURE]
-    return features.get(LABEL_WEIGHTS_FEATURE, np.ones_like(labels)) > 0
+    labels = features["next_sentence_labels"]
+    return features.get("next_sentence_weights", np.ones_like(labels)) > 0
 
 
 def first_problem(features: Features, vocabulary: Vocabulary) -> tuple[int, str] | None:
@@ -129,8 +100,8 @@ def _problems(features: Features, vocabulary: Vocabulary) -> Iterator[Problem]:
     yield "input_mask is not ones and then zeros", mask != is_real
     without_cls = "the sequence does not start with [CLS]; is this the right vocabulary?"
     yield without_cls, ids[:, :1] != vocabulary.cls_id
-    if WEIGHTS_FEATURE in features:
-        positions, is_counted = features["masked_lm_positions"], features[WEIGHTS_FEATURE] > 0
+    if "masked_lm_weights" in features:
+        positions, is_counted = features["masked_lm_positions"], features["masked_lm_weights"] > 0
         ends = np.where(is_counted, mask.sum(axis=1, keepdims=True), mask.shape[1])
         distinct = np.where(is_counted, positions, -1 - np.arange(positions.shape[1]))
         yield "a masked position is outside the sequence", positions >= ends
@@ -152,12 +123,12 @@ def _packing_problems(features: Features, vocabulary: Vocabulary) -> Iterator[Pr
     yield "position_ids do not restart at 0 in every sequence", is_wrong
     is_wrong = is_start & (features["input_ids"] != vocabulary.cls_id)
     yield "a sequence does not start with [CLS]", is_wrong
-    if LABEL_POSITIONS_FEATURE in features:
-        is_counted = features[LABEL_WEIGHTS_FEATURE] > 0
+    if "next_sentence_positions" in features:
+        is_counted = features["next_sentence_weights"] > 0
         number = 1 + np.arange(is_counted.shape[1])
         is_wrong = is_counted != (number <= sequences.max(axis=1, keepdims=True))
         yield "the labels do not match the sequences", is_wrong
-        positions = features[LABEL_POSITIONS_FEATURE]
+        positions = features["next_sentence_positions"]
         started = np.take_along_axis(np.where(is_start, sequences, 0), positions, axis=1)
         is_wrong = is_counted & (started != number)
         yield "the position of a label is not the [CLS] of its sequence", is_wrong

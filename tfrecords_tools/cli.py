@@ -28,8 +28,7 @@ or not, or tfds:NAME. In text, a blank line or the end of a file ends a document
 )
 command, command_parser, main = PROGRAM.command, PROGRAM.parser, PROGRAM.main
 
-CORPUS_HELP = "text files, folders, globs or tfds:NAME, see bert-tfrecords --help"
-CORPUS = option("files", "CORPUS", CORPUS_HELP, nargs="+")
+CORPUS = option("files", "CORPUS", "text files, folders, globs or tfds:NAME, see --help", nargs="+")
 RECORDS = (
     option("files", "RECORDS", "folder of records, or record files", nargs="+"),
     option("--vocab", "FILE", "vocabulary of the records (default: the file in their folder)"),
@@ -88,7 +87,7 @@ def vocab(options: argparse.Namespace) -> None:
         unused=default if options.unused is None else options.unused,
         segmenter=options.segmenter,
         lowercase=not options.cased,
-        workers=options.workers or _num_cores(),
+        workers=options.workers or len(os.sched_getaffinity(0)),
         text_field=options.text_field,
         log=_note,
     )
@@ -114,15 +113,14 @@ def build(options: argparse.Namespace) -> None:
     values = {name: value for name, value in values.items() if value is not None}
     if options.cased:
         values["lowercase"] = False
-    arguments = {
-        "vocabulary": vocabulary_from(options.vocab),
-        "output": options.output,
-        "settings": (GoogleSettings if options.compat else BuildSettings)(**values),
-    }
+    settings = (GoogleSettings if options.compat else BuildSettings)(**values)
+    vocabulary = vocabulary_from(options.vocab)
+    arguments = {"vocabulary": vocabulary, "output": options.output, "settings": settings}
     if options.beam is None:
         from tfrecords_tools.build import build
 
-        manifest = build(options.files, **arguments, workers=options.workers or _num_cores())
+        workers = options.workers or len(os.sched_getaffinity(0))
+        manifest = build(options.files, **arguments, workers=workers)
     else:
         try:
             from tfrecords_tools.beam import build_on_beam
@@ -134,9 +132,7 @@ def build(options: argparse.Namespace) -> None:
     num_tokens = sum(split["pieces"] for split in manifest["splits"].values())
     unknown_rate = manifest.get("counts", {}).get("unknown", 0) / num_tokens
     if unknown_rate > 0.05:
-        _note(
-            f"{unknown_rate:.0%} of the tokens are [UNK]; do vocabulary and --cased fit the text?"
-        )
+        _note(f"{unknown_rate:.0%} of the tokens are [UNK]; does the vocabulary fit the text?")
     for name, counts in manifest["splits"].items():
         _print_split(name, counts, manifest)
 
@@ -187,10 +183,6 @@ def show(options: argparse.Namespace) -> None:
         return
     numbers = {"count": options.count, "start": options.start}
     print("\n\n".join(showing.record_texts(options.files, vocabulary=vocabulary, **numbers)))
-
-
-def _num_cores() -> int:
-    return len(os.sched_getaffinity(0))
 
 
 def _note(text: str) -> None:

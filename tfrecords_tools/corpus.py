@@ -1,12 +1,10 @@
-"""Finds the files of a corpus, divides them into units of work and reads the lines of a unit.
-
-A document is never divided between two units.
-"""
+"""Finds the files of a corpus, divides them into units of work and reads the lines of a unit."""
 
 import contextlib
 import glob
 import hashlib
 import os
+import re
 import stat
 from collections.abc import Iterator, Sequence
 from typing import Any, NoReturn
@@ -24,12 +22,7 @@ MAX_UNITS = 1000
 
 
 def files(corpus: Sequence[StrPath]) -> list[str]:
-    """Returns all files of a corpus in order; the files of a folder or a glob are sorted by path.
-
-    In folders, names that begin with "." or "_" are skipped, because other programs write such
-    files. Names that begin with "tfds:" are returned unchanged. Raises InputError if a file does
-    not exist or occurs twice.
-    """
+    """Returns all files of files, folders, globs, URLs and TFDS names, sorted in each of them."""
     paths: list[str] = []
     for name in [os.fspath(name) for name in corpus]:
         paths += [name] if name.startswith(TFDS) else _files_of(name)
@@ -37,9 +30,7 @@ def files(corpus: Sequence[StrPath]) -> list[str]:
     for path in paths:
         file = path if is_remote(path) or path.startswith(TFDS) else os.path.realpath(path)
         if (same := first.setdefault(file, path)) is not path:
-            raise InputError(
-                f"the corpus contains {path} twice (also as {same}); name each file once"
-            )
+            raise InputError(f"{path} is twice in the corpus, also as {same}; name each file once")
     return paths
 
 
@@ -49,9 +40,7 @@ def _files_of(pattern: str) -> list[str]:
     # With **, a pattern matches folders and the files in them.
     paths = dict.fromkeys(path for group in groups for path in sorted(group))
     if not paths:
-        raise InputError(
-            f"{pattern} does not exist or has no files; expected a file, a folder or a glob of text"
-        )
+        raise InputError(f"{pattern} does not exist or has no files; expected files of text")
     return list(paths)
 
 
@@ -81,11 +70,8 @@ def _remote_matches(pattern: str) -> Iterator[list[str]]:
     is_glob = glob.has_magic(path) and not system.exists(path)
     for match in sorted(system.glob(path)) if is_glob else [path] * system.exists(path):
         found = system.find(match) if system.isdir(match) else [match]
-        yield [
-            system.unstrip_protocol(file)
-            for file in found
-            if not any(name.startswith(_SKIPPED) for name in file[len(match) :].split("/"))
-        ]
+        kept = [file for file in found if not re.search("(^|/)[._]", file[len(match) :])]
+        yield list(map(system.unstrip_protocol, kept))
 
 
 def size_of(path: str) -> int:

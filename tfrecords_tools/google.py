@@ -1,10 +1,8 @@
 """Writes the records of the original writer, in its order, from text with one sentence a line.
 
 Each feature equals the output of google-research/bert `create_pretraining_data.py` for the same
-files, vocabulary, seed and options, with its known errors; only the tokens of rare characters
-differ, as `bert_keras.text.tokenizer` says. Random numbers are drawn in the same order as there, so
-one process does all the work. Memory holds 4 bytes a document, the longest line and document, and
-for each record 29 bytes and 8 more a prediction.
+files, vocabulary, seed and options, with its known errors. Random numbers are drawn in the same
+order as there, so one process does all the work.
 """
 
 from array import array
@@ -14,7 +12,7 @@ from functools import lru_cache
 from itertools import chain
 from pathlib import Path
 from random import Random
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
 from tqdm import tqdm
@@ -30,9 +28,6 @@ from tfrecords_tools.readers import TFDS, file_format, grouped, open_text
 from tfrecords_tools.settings import NUM_SPECIALS, GoogleSettings, split_summary
 from tfrecords_tools.store import TokenStore, TokenWriter, expect_text, token_dtype
 
-MASK_RATE = 0.8
-KEEP_RATE = 0.5  # of the tokens that are not masked
-MAX_TRIES = 10  # attempts to draw another document than A's
 BATCH_CHARACTERS = 1 << 17  # characters that are tokenized at once
 BATCH_RECORDS = 1024  # encoded at once; their arrays fit a processor's cache
 
@@ -64,25 +59,14 @@ def _lines(path: str) -> Iterator[str]:
                 raise utf8_error(path, number, error) from error
 
 
-class Pair(NamedTuple):
-    """The spans of A and B in the store, in tokens, cut to length."""
-
-    start_a: int
-    length_a: int
-    start_b: int
-    length_b: int
-    is_random: bool
-
-
+# The spans of A and B in the store, in tokens, cut to length, and whether B is random.
+Pair = tuple[int, int, int, int, bool]
 PAIR = [("start_a", "<i8"), ("length_a", "<i4"), ("start_b", "<i8"), ("length_b", "<i4")]
 PAIR += [("is_random", "?")]
 
 
 class FastRandom:
-    """Draws the numbers of `Random(seed)`; `below` and `shuffle` are faster than in `Random`.
-
-    `Random.randrange(n)` draws as many bits as n has, until they make a number below n.
-    """
+    """Draws the numbers of `Random(seed)`; `below` and `shuffle` are faster than in `Random`."""
 
     def __init__(self, seed: int):
         generator = Random(seed)
@@ -90,7 +74,7 @@ class FastRandom:
 
     def below(self, limit: int) -> int:
         """Returns a number from 0 to `limit` - 1."""
-        size = limit.bit_length()
+        size = limit.bit_length()  # as `Random.randrange` draws
         number = self._bits(size)
         while number >= limit:
             number = self._bits(size)
@@ -128,10 +112,7 @@ def _sizes(count: int) -> list[tuple[int, range]]:
 def write_records(
     folder: Path, *, vocabulary: Vocabulary, settings: GoogleSettings
 ) -> dict[str, Any]:
-    """Writes records alternately to shards beside a token store; returns entries of the manifest.
-
-    `folder` is the token store that `tokenize` writes.
-    """
+    """Writes records alternately to shards beside a token store; returns manifest entries."""
     store, generator = TokenStore(folder), FastRandom(settings.seed)
     lists = [(name, "<i4", settings.max_predictions) for name in ("chosen", "new_ids")]
     row = np.dtype([*PAIR, ("num_chosen", "<i4"), *lists])
@@ -147,13 +128,9 @@ def write_records(
         )
         output = folder.parent / shard_file(TRAIN, number, settings.shards)
         shards.append(write_record_file(output, batches))
-    split = split_summary(
-        shards,
-        summed=("records", "tokens", "labels_one", "sequences"),
-        documents=store.num_documents,
-        sentences=store.num_sentences,
-        pieces=store.num_tokens,
-    )
+    summed = ("records", "tokens", "labels_one", "sequences")
+    sizes = {"documents": store.num_documents, "sentences": store.num_sentences}
+    split = split_summary(shards, summed=summed, **sizes, pieces=store.num_tokens)
     return {"splits": {TRAIN: split}}
 
 
@@ -170,13 +147,18 @@ def _instances(
         for number, pair in enumerate(pairs):
             if number % BATCH_RECORDS == 0:
                 store.release()  # each pair leaves some 64 kB of the store in memory
-            num_tokens = pair.length_a + pair.length_b + NUM_SPECIALS
+            num_tokens = pair[1] + pair[3] + NUM_SPECIALS
             num_predictions = max(1, round(num_tokens * settings.mask_rate))
             num_predictions = min(settings.max_predictions, num_predictions)
             chosen = _chosen_tokens(
                 store, pair, num_predictions, is_word_start=is_word_start, generator=generator
             )
-            new_ids = _replacement_ids(len(chosen), generator, vocabulary.mask_id, len(vocabulary))
+            new_ids = []  # -1 keeps the token
+            for _ in chosen:
+                new_id = vocabulary.mask_id
+                if generator.random() >= 0.8:
+                    new_id = -1 if generator.random() < 0.5 else generator.below(len(vocabulary))
+                new_ids.append(new_id)
             empty = [0] * (settings.max_predictions - len(chosen))
             yield (*pair, len(chosen), chosen + empty, new_ids + empty)
 
@@ -235,16 +217,23 @@ def _pairs(
                 start_b, end_b = _random_next(store, order, index, target - length_a, generator)
             else:
                 is_random, start_b, end_b = False, starts[end_a], starts[after]
-            pair = Pair(start_a, length_a, start_b, end_b - start_b, is_random)
-            yield _shorten(pair, limit, generator)
-            first = after
+            length_b, first = end_b - start_b, after
+            while length_a + length_b > limit:  # the longer text, or B, loses a token at an end
+                is_front = generator.random() < 0.5
+                if length_a > length_b:
+                    length_a -= 1
+                    start_a += is_front
+                else:
+                    length_b -= 1
+                    start_b += is_front
+            yield start_a, length_a, start_b, length_b, is_random
 
 
 def _random_next(
     store: TokenStore, order: Sequence[int], index: int, max_tokens: int, generator: FastRandom
 ) -> tuple[int, int]:
     """Returns the span of sentences, of another document if drawn, that fill `max_tokens`."""
-    for _ in range(MAX_TRIES):
+    for _ in range(10):
         other = generator.below(len(order))
         if other != index:
             break
@@ -254,21 +243,6 @@ def _random_next(
     starts = store.sentences(first, min(end, first + max_tokens))
     after = min(bisect_left(starts, starts[0] + max_tokens, 1), len(starts) - 1)
     return starts[0], starts[after]
-
-
-def _shorten(pair: Pair, limit: int, generator: FastRandom) -> Pair:
-    """Removes tokens from the longer text, or from B, until both fit; draws the end for each."""
-    start_a, length_a, start_b, length_b, is_random = pair
-    random = generator.random
-    while length_a + length_b > limit:
-        is_front = random() < 0.5
-        if length_a > length_b:
-            length_a -= 1
-            start_a += is_front
-        else:
-            length_b -= 1
-            start_b += is_front
-    return Pair(start_a, length_a, start_b, length_b, is_random)
 
 
 def _chosen_tokens(
@@ -302,16 +276,3 @@ def _chosen_tokens(
         if len(chosen) + end - start <= num_predictions:
             chosen += range(start, end)
     return chosen
-
-
-def _replacement_ids(count: int, generator: FastRandom, mask_id: int, num_ids: int) -> list[int]:
-    """Draws the id that replaces each of `count` tokens, below `num_ids`; -1 keeps the token."""
-    random, replacements = generator.random, []
-    for _ in range(count):
-        if random() < MASK_RATE:
-            replacements.append(mask_id)
-        elif random() < KEEP_RATE:
-            replacements.append(-1)
-        else:
-            replacements.append(generator.below(num_ids))
-    return replacements

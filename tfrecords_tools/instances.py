@@ -1,12 +1,8 @@
 """Plans the splits and shards of records, and draws instances: spans of documents, and a label.
 
-Every instance fits into a record, except for pairs, which are shortened when they are written.
-Texts are paired as in google-research/bert `create_pretraining_data.py`, with corrections:
-
-- The short length is drawn for each pair, not once for a document.
-- Both labels are equally frequent in each range of documents.
-- The random text always comes from another document.
-- A single sentence may be followed by its true next sentence, which never happens in the original.
+Texts are paired as in google-research/bert `create_pretraining_data.py`, with corrections: the
+short length is drawn for each pair, both labels are equally frequent in each range of documents,
+the random text always comes from another document, and a single sentence may precede its next one.
 """
 
 from array import array
@@ -35,9 +31,7 @@ TRAIN, HELD_OUT = "train", "held-out"
 RECORDS_PER_BUCKET = 100_000
 MIN_RECORDS_PER_SHARD = 250  # if the settings do not fix the number of shards
 _RELEASE_INTERVAL = 1000  # instances
-# The most pairs that are repeated to balance the labels of a pass. A larger imbalance remains; it
-# only occurs with too few sentences.
-_MOST_REPEATED = 4
+_MOST_REPEATED = 4  # pairs, to balance the labels of a pass; few sentences may need more
 _SHORTEST_PART = 8  # tokens of a part of a sentence that is cut
 # Number and bounds, indices of tokens: the start of each sentence, and the end of the last one.
 Document = tuple[int, list[int]]
@@ -58,7 +52,7 @@ class PairChoices(NamedTuple):
     max_length: int
     short_rate: float  # fraction of the pairs that are kept short
     other_text: Callable[[int, int], TextSpan]  # (document, num_tokens) -> sentences of another
-    fills_records: bool  # a record may hold several sequences to be full
+    fills_records: bool  # a sentence that does not fit is cut and continues in the next instance
     num_separators: int = 1  # between two texts
 
     def draw_length(self) -> int:
@@ -99,10 +93,7 @@ def next_sentence(documents: Iterable[Document], pair_choices: PairChoices) -> I
 
 
 def sentence_order(documents: Iterable[Document], pair_choices: PairChoices) -> Iterator[Instance]:
-    """Yields pairs of adjacent texts, half of them swapped (label 1; ALBERT, section 3.1).
-
-    A document of a single sentence yields no pair.
-    """
+    """Yields pairs of adjacent texts, half of them swapped (label 1; ALBERT, section 3.1)."""
     balance = 0  # number of swapped pairs minus number of the others
     for _, bounds in documents:
         first, num_sentences = 0, len(bounds) - 1
@@ -121,10 +112,7 @@ def sentence_order(documents: Iterable[Document], pair_choices: PairChoices) -> 
 
 
 def full_sentences(documents: Iterable[Document], pair_choices: PairChoices) -> Iterator[Instance]:
-    """Yields as many sentences as fit, across documents, a span for each (RoBERTa, section 4.2).
-
-    If `fills_records`, a sentence that does not fit is cut and continues in the next instance.
-    """
+    """Yields as many sentences as fit, across documents, a span for each (RoBERTa, section 4.2)."""
     max_tokens = space = pair_choices.max_length - 2
     spans: list[TextSpan] = []
     for _, bounds in documents:
@@ -191,18 +179,13 @@ class Split:
 
 
 def splits_of(num_documents: int, *, settings: BuildSettings) -> list[Split]:
-    """Returns the split `train` and, if the rate is positive, `held-out`; the seed chooses it.
-
-    Raises:
-        InputError: There are too few documents for next sentences or for held-out documents.
-    """
+    """Returns the split `train` and, if the rate is positive, `held-out`; the seed chooses it."""
     rate = settings.held_out_rate
     count = max(2, round(rate * num_documents)) if rate else 0
     if (rate or settings.objective == "nsp") and num_documents - count < 2:
         raise InputError(
             f"the corpus has {counted(num_documents, 'document')}; expected at least two in each "
-            "split for next sentence prediction and for held-out documents: put blank lines "
-            "between documents or add files"
+            "split: put blank lines between documents or add files"
         )
     if not rate:
         return [Split(TRAIN, num_documents, array("q"))]
@@ -239,14 +222,10 @@ class Layout:
 
     def summary(self, shards: Sequence[dict]) -> dict:
         """Returns the manifest's entry of the split; `shards` are the counts of each shard."""
-        labels = ["labels_one"] * self.settings.schema.has_labels
-        return split_summary(
-            shards,
-            summed=("records", "sequences", "tokens", *labels),
-            documents=self.split.num_documents,
-            sentences=self.num_sentences,
-            pieces=self.num_tokens,
-        )
+        summed = ["records", "sequences", "tokens"]
+        summed += ["labels_one"] * self.settings.schema.has_labels
+        sizes = {"sentences": self.num_sentences, "pieces": self.num_tokens}
+        return split_summary(shards, summed=summed, documents=self.split.num_documents, **sizes)
 
 
 def expect_records(has_records: Iterable[bool], *, split: str, num_shards: int) -> None:
@@ -254,7 +233,7 @@ def expect_records(has_records: Iterable[bool], *, split: str, num_shards: int) 
     if not all(has_records):
         raise InputError(
             f"the corpus gives too few records ({split}) for {counted(num_shards, 'shard')}; add "
-            "text (documents of two sentences for sop) or request fewer shards"
+            "text or request fewer shards"
         )
 
 
@@ -283,10 +262,8 @@ def layouts_of(
             num_buckets = num_shards * max(1, -(-expected // (num_shards * RECORDS_PER_BUCKET)))
         step = num_buckets // num_shards
         shards = tuple(range(start, start + step) for start in range(0, num_buckets, step))
-        layout = Layout(
-            split, num_sentences, num_tokens, settings, num_separators, passes, num_buckets, shards
-        )
-        layouts.append(layout)
+        plan = num_separators, passes, num_buckets, shards
+        layouts.append(Layout(split, num_sentences, num_tokens, settings, *plan))
     return tuple(layouts)
 
 
@@ -332,15 +309,7 @@ def instances_of(
     random: Random,
     text_at: Callable[[int, float, int], Any],
 ) -> Iterator[Instance]:
-    """Draws the instances of a range in all passes.
-
-    Args:
-        layout: The layout of the split.
-        documents: The range.
-        store: The tokens of the range.
-        random: Source of all draws.
-        text_at: Returns a text of another document, as `TokenSource.text_at` does.
-    """
+    """Draws the instances of a range in all passes; `text_at` is as in `TokenSource`."""
     split, settings = layout.split, layout.settings
     split_documents = [
         (number, bounds)
@@ -352,13 +321,8 @@ def instances_of(
         other = int(random.random() * (split.num_documents - 1))
         return text_at(split.document(other + (other >= number)), random.random(), num_tokens)
 
-    pair_choices = PairChoices(
-        random,
-        settings.max_length,
-        settings.short_sequence_rate,
-        other_text,
-        settings.schema.is_packed,
-        layout.num_separators,
-    )
+    numbers = settings.max_length, settings.short_sequence_rate
+    is_packed = settings.schema.is_packed
+    pair_choices = PairChoices(random, *numbers, other_text, is_packed, layout.num_separators)
     for _ in range(layout.num_passes):
         yield from INSTANCES[settings.objective](split_documents, pair_choices)

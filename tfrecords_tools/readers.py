@@ -1,11 +1,8 @@
 """Reads the text of files in parts: plain text, wikiextractor, JSON lines, parquet and TFDS.
 
-A reader yields stripped lines; "" ends a document. A document belongs to the part in which it
-begins, so adjacent parts contain every document once.
-
-A prepared TensorFlow dataset (TFDS) is named by `tfds:NAME[/CONFIG][:VERSION][?split=SPLIT]`, as in
-`tfds:wikipedia/20230601.en`, or by `tfds:FOLDER`. Splits have the syntax of TFDS, such as
-`train[:10%]`.
+A reader yields stripped lines; "" ends a document, which belongs to the part in which it begins. A
+prepared TensorFlow dataset (TFDS) is named by `tfds:NAME[/CONFIG][:VERSION][?split=SPLIT]`, as in
+`tfds:wikipedia/20230601.en`, or by `tfds:FOLDER`. Splits are such as `train[:10%]`.
 """
 
 import contextlib
@@ -66,10 +63,7 @@ def open_text(path: str) -> Iterator[BinaryIO]:
 
 @dataclass(frozen=True)
 class FilePart:
-    """Bytes of a text file, row groups of a parquet file, or examples of a TFDS split.
-
-    A compressed file is one part, whatever its size.
-    """
+    """Bytes of a text file, all of a compressed one, row groups of parquet, or TFDS examples."""
 
     path: str
     kind: str  # of its format: a key of `READERS`
@@ -155,11 +149,8 @@ def read_plain_text(part: FilePart) -> Iterator[str]:
 
 
 def read_articles(part: FilePart) -> Iterator[str]:
-    """Reads the text of wikiextractor: `<doc id= url= title=>`, the title, paragraphs, `</doc>`.
-
-    An article is a document; blank lines do not end it. The line with the title is dropped, because
-    it is not a sentence and wikiextractor's JSON does not contain it.
-    """
+    """Reads the text of wikiextractor: `<doc id= url= title=>`, the title, paragraphs, `</doc>`."""
+    # The title is dropped, because it is not a sentence and wikiextractor's JSON does not have it.
     title = None
     for line in read_plain_text(part):
         if line.startswith("<doc id="):
@@ -186,9 +177,8 @@ def read_json_lines(part: FilePart) -> Iterator[str]:
             data = text.encode("utf-8", "surrogatepass")
         except (ValueError, RecursionError, LookupError, TypeError, AttributeError) as error:
             raise InputError(
-                f"{_location(part, position)} is not a JSON object with a text "
-                f'"{part.text_field}" ({quoted(error)}); correct it, or name the field: '
-                "text_field=NAME (--text-field)"
+                f'{_location(part, position)} is not a JSON object with a text "{part.text_field}" '
+                f"({quoted(error)}); correct it, or name the field (--text-field)"
             ) from error
         yield from lines_of_record(data, part, position)
 
@@ -243,12 +233,8 @@ def read_rows(part: FilePart) -> Iterator[str]:
     with _open_table(part.path) as table:
         metadata = table.metadata
         number = 1 + sum(metadata.row_group(n).num_rows for n in range(part.start))
-        for batch in table.iter_batches(
-            batch_size=_ROWS,
-            row_groups=range(part.start, part.end),
-            columns=[part.text_field],
-            use_threads=False,
-        ):
+        rows = {"row_groups": range(part.start, part.end), "columns": [part.text_field]}
+        for batch in table.iter_batches(batch_size=_ROWS, use_threads=False, **rows):
             for text in batch.column(0).cast(pa.large_binary()).to_pylist():
                 yield from lines_of_record(text or b"", part, number)
                 number += 1
@@ -257,8 +243,7 @@ def read_rows(part: FilePart) -> Iterator[str]:
 def _check_field(path: str, text_field: str, names: Collection[str]) -> None:
     if text_field not in names:
         raise InputError(
-            f'{path} has no field "{text_field}", only {", ".join(names)}; name the field of the '
-            "text: text_field=NAME (--text-field)"
+            f'{path} has no field "{text_field}", only {", ".join(names)}; name one (--text-field)'
         )
 
 
@@ -332,8 +317,7 @@ def _builder_and_split(path: str) -> tuple[Any, str]:
     if not splits or (not split and len(splits) != 1):
         raise InputError(
             f"{path} has the splits {', '.join(splits) or 'none'} in {builder.data_dir}; name one "
-            f"as tfds:{name}?split=SPLIT, or if there are none, prepare the dataset with "
-            "download_and_prepare(), or set TFDS_DATA_DIR to the folder that contains it"
+            f"as tfds:{name}?split=SPLIT, or set TFDS_DATA_DIR to a prepared dataset"
         )
     return builder, split or next(iter(splits))
 

@@ -1,8 +1,4 @@
-"""Defines the settings of both writers of records, and the manifest that states them.
-
-Settings are checked when they are created. The manifest is written last, so a folder with a
-manifest is complete.
-"""
+"""Defines the settings of both writers of records, and the manifest, which is written last."""
 
 import glob
 import json
@@ -42,8 +38,6 @@ LABEL_NAMES: dict[str, tuple[str, ...]] = {
     "doc-sentences": (),
 }
 NUM_SPECIALS = 3  # [CLS] A [SEP] B [SEP]
-_DEFAULT_DUPLICATES = 5
-_MOST_DUPLICATES = 10_000
 _MOST_SHARDS = 99_999  # the name of a file has five digits
 
 
@@ -74,9 +68,9 @@ class BuildSettings:
         check_name(self.objective, LABEL_NAMES, what="objective")
         if self.duplicates is None:
             passes_differ = self.max_predictions or LABEL_NAMES[self.objective]
-            object.__setattr__(self, "duplicates", _DEFAULT_DUPLICATES if passes_differ else 1)
+            object.__setattr__(self, "duplicates", 5 if passes_differ else 1)
         check_least(self, 0, "seed", most=2**63 - 1)
-        check_least(self, 1, "duplicates", most=_MOST_DUPLICATES)
+        check_least(self, 1, "duplicates", most=10_000)
         check_least(self, 1, "sequences_per_record", most=LONGEST_RECORD)
         if self.shards is not None:
             check_least(self, 1, "shards", most=_MOST_SHARDS)
@@ -97,12 +91,9 @@ class BuildSettings:
     @property
     def schema(self) -> PretrainingSchema:
         """The schema of the records."""
-        return PretrainingSchema(
-            self.max_length,
-            self.max_predictions,
-            bool(LABEL_NAMES[self.objective]),
-            self.sequences_per_record,
-        )
+        has_labels = bool(LABEL_NAMES[self.objective])
+        sizes = self.max_length, self.max_predictions
+        return PretrainingSchema(*sizes, has_labels, self.sequences_per_record)
 
     @property
     def policy(self) -> MaskingPolicy | None:
@@ -123,10 +114,7 @@ class BuildSettings:
             return self
         is_uncased = fast_tokenizer.is_uncased(vocabulary)
         if is_uncased and not self.lowercase:
-            raise InputError(
-                f"the {fast_tokenizer.RULES_FILE} lower-cases texts; omit lowercase=False "
-                "(--cased), or learn another vocabulary"
-            )
+            raise InputError("the tokenizer.json lower-cases texts; omit lowercase=False (--cased)")
         return replace(self, lowercase=is_uncased)
 
 
@@ -172,10 +160,7 @@ def read_manifest(folder: StrPath) -> dict[str, Any] | None:
         return None
     values = json_object(path)
     if values.get("format") != FORMAT:
-        raise InputError(
-            f"{path} is not a manifest of the format {FORMAT}, because another version of "
-            "bert-tfrecords or another program wrote it; write the records again"
-        )
+        raise InputError(f"{path} is not of the format {FORMAT}; write the records again")
     return values
 
 

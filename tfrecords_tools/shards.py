@@ -63,14 +63,9 @@ class WriteShard:
                 table, schema=schema, num_separators=layout.num_separators, generator=generator
             )
             for batch in _split_batches(sequences, num_rows=_BATCH_RECORDS):
-                yield record_features(
-                    batch,
-                    read_tokens(batch, store),
-                    schema=schema,
-                    vocabulary=vocabulary,
-                    masker=masker,
-                    generator=generator,
-                )
+                parts = {"schema": schema, "vocabulary": vocabulary, "masker": masker}
+                tokens = read_tokens(batch, store)
+                yield record_features(batch, tokens, **parts, generator=generator)
 
 
 def read_tokens(sequences: Sequences, store: TokenStore) -> np.ndarray:
@@ -95,25 +90,18 @@ def sequences_of(
     generator: np.random.Generator,
     num_separators: int = 1,
 ) -> Sequences:
-    """Shuffles the instances of a bucket, shortens each until it fits, and distributes them.
-
-    Args:
-        table: The instances.
-        schema: The schema of the records.
-        generator: Source of all draws.
-        num_separators: Separator tokens between two texts.
-    """
+    """Shuffles the instances of a bucket, shortens each until it fits, and distributes them."""
     first_spans = np.flatnonzero(np.diff(table.instances, prepend=-1))
     order = generator.permutation(len(first_spans))
     spans, bounds = _reordered(np.append(first_spans, len(table.instances)), order)
-    starts, lengths = _shorten_pairs(
-        table.starts[spans],
-        table.ends[spans] - table.starts[spans],
-        bounds,
-        max_length=schema.max_length,
-        num_separators=num_separators,
-        generator=generator,
-    )
+    # The longer text of a pair that is too long loses tokens at both ends, at random.
+    starts, lengths = table.starts[spans], table.ends[spans] - table.starts[spans]
+    sizes = _sequence_sizes(lengths, bounds, num_separators=num_separators)
+    long = bounds[:-1][sizes > schema.max_length]
+    pairs, limit = np.stack([long, long + 1]), schema.max_length - 2 - num_separators
+    shortened = np.stack(packing.truncated_lengths(*lengths[pairs], limit=limit))
+    starts[pairs] += generator.binomial(lengths[pairs] - shortened, 0.5)
+    lengths[pairs] = shortened
     labels = table.labels[first_spans[order]]
     if schema.max_sequences == 1:
         rows = np.arange(len(order))
@@ -126,29 +114,6 @@ def sequences_of(
     )
     spans, bounds = _reordered(bounds, order)
     return Sequences(starts[spans], lengths[spans], bounds, labels[order], rows, columns)
-
-
-def _shorten_pairs(
-    starts: np.ndarray,
-    lengths: np.ndarray,
-    bounds: np.ndarray,
-    *,
-    max_length: int,
-    generator: np.random.Generator,
-    num_separators: int = 1,
-) -> tuple[np.ndarray, np.ndarray]:
-    """Shortens pairs that are too long; returns the starts and the lengths of all spans."""
-    # The longer text loses tokens at both ends, at random.
-    sizes = _sequence_sizes(lengths, bounds, num_separators=num_separators)
-    long = bounds[:-1][sizes > max_length]
-    pairs = np.stack([long, long + 1])
-    shortened = np.stack(
-        packing.truncated_lengths(*lengths[pairs], limit=max_length - 2 - num_separators)
-    )
-    starts, lengths = starts.copy(), lengths.copy()
-    starts[pairs] += generator.binomial(lengths[pairs] - shortened, 0.5)
-    lengths[pairs] = shortened
-    return starts, lengths
 
 
 def _split_batches(sequences: Sequences, *, num_rows: int) -> Iterator[Sequences]:
@@ -175,21 +140,25 @@ def record_features(
     masker: Masker | None,
     generator: np.random.Generator,
 ) -> dict[str, np.ndarray]:
-    """Returns the features of a batch of records.
+    """Returns the features of a batch of records, with plain ids if there is no `masker`.
 
-    Args:
-        sequences: The sequences of the records.
-        tokens: The ids of all spans, concatenated, int [M]. An id of at least the size of the
-            vocabulary is a token that continues a word, as `tfrecords_tools.tokens` writes it.
-        schema: The schema of the records.
-        vocabulary: The vocabulary of the ids.
-        masker: Masks the records; None for plain ids.
-        generator: Source of all draws.
+    `tokens`, int [M], are the ids of all spans, as `tfrecords_tools.tokens` writes them.
     """
-    num_rows, size = sequences.num_rows, len(vocabulary)
-    num_separators = vocabulary.specials.num_separators
-    spans = _text_spans(sequences, is_pair=schema.has_labels, num_separators=num_separators)
-    shape = {"num_rows": num_rows, "length": schema.max_length}
+    size, num_separators = len(vocabulary), vocabulary.specials.num_separators
+    lengths, first_spans = sequences.lengths, sequences.bounds[:-1]
+    counts = np.diff(sequences.bounds)
+    number = np.arange(len(lengths)) - np.repeat(first_spans, counts)
+    before = np.cumsum(lengths + num_separators) - lengths - num_separators
+    before -= np.repeat(before[first_spans], counts)
+    spans = packing.TextSpans(
+        rows=np.repeat(sequences.rows, counts),
+        columns=np.repeat(sequences.columns, counts) + 1 + before,
+        starts=np.cumsum(lengths) - lengths,
+        lengths=lengths,
+        segments=number if schema.has_labels else np.zeros_like(number),
+        sequences=np.repeat(_number_in_row(sequences.rows) + 1, counts),
+    )
+    shape = {"num_rows": sequences.num_rows, "length": schema.max_length}
     values = packing.packed(tokens, spans, vocabulary=vocabulary, **shape)
     continues = None
     if masker and masker.policy.unit == "word":
@@ -202,22 +171,6 @@ def record_features(
     if schema.has_labels:
         values |= _labels(sequences, schema)
     return values
-
-
-def _text_spans(sequences: Sequences, *, is_pair: bool, num_separators: int) -> packing.TextSpans:
-    counts = np.diff(sequences.bounds)
-    number = np.arange(len(sequences.starts)) - np.repeat(sequences.bounds[:-1], counts)
-    ends = np.cumsum(sequences.lengths + num_separators)
-    before = ends - sequences.lengths - num_separators
-    before -= np.repeat(before[sequences.bounds[:-1]], counts)
-    return packing.TextSpans(
-        rows=np.repeat(sequences.rows, counts),
-        columns=np.repeat(sequences.columns, counts) + 1 + before,
-        starts=np.cumsum(sequences.lengths) - sequences.lengths,
-        lengths=sequences.lengths,
-        segments=number if is_pair else np.zeros_like(number),
-        sequences=np.repeat(_number_in_row(sequences.rows) + 1, counts),
-    )
 
 
 def _labels(sequences: Sequences, schema: PretrainingSchema) -> dict[str, np.ndarray]:
@@ -251,11 +204,8 @@ def _reordered(bounds: np.ndarray, order: np.ndarray) -> tuple[np.ndarray, np.nd
 def _filled_rows(
     sizes: np.ndarray, *, length: int, most: int, generator: np.random.Generator
 ) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-    """Returns a random order of sequences and, in that order, the row and the column of each.
-
-    A row takes the largest remaining sequence, then repeatedly the largest that still fits, up to
-    `most` sequences.
-    """
+    """Returns a random order of sequences and, in that order, the row and the column of each."""
+    # A row takes the largest remaining sequence, then repeatedly the largest that still fits.
     of_size: list[list[int]] = [[] for _ in range(length + 1)]
     for number, size in enumerate(sizes.tolist()):
         of_size[size].append(number)

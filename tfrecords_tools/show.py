@@ -17,22 +17,13 @@ from bert_keras.text.vocab import Vocabulary
 from tfrecords_tools.check import Features, every_file, is_labelled, verified_batches
 from tfrecords_tools.settings import NEXT_SENTENCE, label_names
 
-WIDTH = 100  # characters of a line
 PICTURES = (".png", ".svg", ".pdf")
 
 
 def record_texts(
     records: StrPath | Sequence[StrPath], *, vocabulary: Vocabulary, count: int, start: int = 1
 ) -> Iterator[str]:
-    """Yields the text of records; a predicted token is printed as {input=original}.
-
-    Args:
-        records: A folder, a glob pattern, a file, or a sequence of these. Masked records are
-            preceded by a text that explains the marks of their tokens.
-        vocabulary: The vocabulary of the records.
-        count: Number of records.
-        start: Number of the first record, from 1 over all files.
-    """
+    """Yields the text of `count` records, counted from 1 over all files, and before it a legend."""
     files = every_file(records)
     labels = label_names(files[0])
     if common_schema(files).max_predictions:
@@ -51,8 +42,7 @@ def record_text(
     record: Features, *, vocabulary: Vocabulary, labels: Sequence[str] = NEXT_SENTENCE
 ) -> str:
     """Formats one record, features [n]: its label, then the words of each sequence."""
-    length = int(record["input_mask"].sum())
-    names = []  # of the labels that are used
+    length, names = int(record["input_mask"].sum()), []  # of the labels that are used
     if LABEL_FEATURE in record:
         names = [labels[label] for label in record[LABEL_FEATURE][is_labelled(record)]]
     tokens = _token_texts(record, length, vocabulary)
@@ -92,14 +82,9 @@ def _token_texts(record: Features, length: int, vocabulary: Vocabulary) -> list[
 
 
 def _wrapped(tokens: Sequence[str], indent: str) -> str:
-    return textwrap.fill(
-        "".join(tokens).strip(),
-        WIDTH,
-        initial_indent=indent,
-        subsequent_indent=indent,
-        break_long_words=False,
-        break_on_hyphens=False,
-    )
+    wrapper = textwrap.TextWrapper(100, indent, indent, break_long_words=False)
+    wrapper.break_on_hyphens = False
+    return wrapper.fill("".join(tokens).strip())
 
 
 class Histogram(NamedTuple):
@@ -168,7 +153,6 @@ def plot(histograms: Sequence[Histogram], path: StrPath, *, title: str) -> None:
         width = 0.9 if histogram.names else 1
         axes.bar(names, 100 * counts / max(counts.sum(), 1), width=width, color="#5c6bc0")
         axes.spines[["top", "right"]].set_visible(False)
-        axes.set_xlabel(histogram.title)
-        axes.set_ylabel(f"% of {histogram.of}")
+        axes.set(xlabel=histogram.title, ylabel=f"% of {histogram.of}")
     with atomic_file(path) as partial:
         figure.savefig(partial, dpi=200, format=Path(path).suffix[1:].lower())

@@ -1,22 +1,19 @@
 """Keeps tokenized documents and the spans of instances in files on disk.
 
-A token store is a folder with three files:
-
-- `tokens`: the token ids, uint16, or uint32 if the ids need it.
-- `sentences`: int64, the index of the first token of each sentence, and the number of tokens.
-- `documents`: int64, the index of the first sentence of each document, and the number of sentences.
+A token store is a folder with three files: `tokens`, the ids, uint16 or uint32; `sentences`, int64,
+the first token of each sentence and the number of tokens; `documents`, int64, the first sentence of
+each document and the number of sentences.
 
 A file of buckets contains the index at which each bucket begins, and then the spans of all buckets,
-int64 [n,4]: number of the instance in the file, label, start and end in the store. Instances that
-are assigned to buckets independently and shuffled within each bucket are shuffled as a whole (Rao
-1961; Sandelius 1962), although they are never in memory together.
+int64 [n,4]: number of the instance in the file, label, start and end in the store. Instances in
+random buckets, shuffled in each bucket, are shuffled as a whole (Rao 1961; Sandelius 1962).
 """
 
 import os
 import shutil
 from bisect import bisect_left
 from collections.abc import Iterable, Iterator, Sequence
-from itertools import pairwise
+from itertools import accumulate, pairwise
 from mmap import MADV_DONTNEED, MADV_RANDOM, PROT_READ, mmap
 from pathlib import Path
 from typing import NamedTuple
@@ -44,10 +41,7 @@ def token_dtype(num_ids: int) -> np.dtype:
 
 
 class TokenWriter:
-    """A context manager that writes a store, batch by batch; its end completes the files.
-
-    Sentences without tokens and documents without sentences are dropped.
-    """
+    """A context manager that writes a store; drops sentences and documents without tokens."""
 
     def __init__(self, folder: Path, *, dtype: np.dtype):
         folder.mkdir(parents=True, exist_ok=True)
@@ -67,10 +61,7 @@ class TokenWriter:
             file.close()
 
     def add(self, ids: np.ndarray, lengths: np.ndarray, is_first: np.ndarray | None = None) -> None:
-        """Adds N sentences with the token ids [M] and the lengths [N] in tokens.
-
-        `is_first`, bool [N], is whether a sentence is the first of a document; by default none is.
-        """
+        """Adds N sentences: ids [M], lengths [N], and which of them begin a document, bool [N]."""
         documents = np.full(len(lengths), self._document)
         if is_first is not None:
             documents += np.cumsum(is_first)
@@ -92,10 +83,7 @@ class TokenWriter:
 
 
 class TokenSource:
-    """The tokens and boundaries of the documents of a store, or of adjacent ones in memory.
-
-    The three arrays are the files of a store, which may begin at a later document and sentence.
-    """
+    """The tokens and boundaries of documents; the arrays are files of a store, or parts of them."""
 
     def __init__(
         self,
@@ -122,11 +110,7 @@ class TokenSource:
         return self._sentences[first - self._first_sentence : last - self._first_sentence + 1]
 
     def text_at(self, document: int, fraction: float, num_tokens: int) -> tuple[int, int]:
-        """Returns the first token and the end of sentences of a document with `num_tokens` tokens.
-
-        A `fraction` of the document's sentences precedes the text, which is shorter if the document
-        ends.
-        """
+        """Returns the first token and the end of a text after a `fraction` of the sentences."""
         start, end = self.documents(document, document + 1)
         starts = self.sentences(start + int(fraction * (end - start)), end)
         last = min(bisect_left(starts, starts[0] + num_tokens, 1), len(starts) - 1)
@@ -203,13 +187,11 @@ class Range(NamedTuple):
     end: int
 
 
-def ranges_of(store: TokenStore, unit_documents: Iterable[int]) -> Iterator[Range]:
+def ranges_of(store: TokenStore, unit_documents: Sequence[int]) -> Iterator[Range]:
     """Yields the ranges of all documents; each unit of the corpus has `unit_documents` of them."""
-    first = 0
-    for unit, count in enumerate(unit_documents):
-        for part, bounds in enumerate(_ranges(store, first, first + count)):
+    for unit, (first, last) in enumerate(pairwise(accumulate(unit_documents, initial=0))):
+        for part, bounds in enumerate(_ranges(store, first, last)):
             yield Range(unit, part, *bounds)
-        first += count
 
 
 def _ranges(store: TokenStore, first: int, last: int) -> Iterator[tuple[int, int, int, int]]:

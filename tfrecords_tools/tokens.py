@@ -1,15 +1,9 @@
 """Splits lines into sentences, tokenizes them and writes their ids to a token store.
 
-The library `sentencex` (Wikimedia) decides where a sentence ends. This module adds four steps:
-
-- It replaces white space by plain spaces: `sentencex` panics at an initial before a no-break space.
-- It divides long lines into windows: the time of `sentencex` grows with the square of a length.
-- It splits long quotations, which `sentencex` keeps whole and which could fill a training example.
-- It joins parts of Korean sentences, for which `sentencex` has no rules: dates such as
-  "2023. 5. 12.", numbered items, and quotations that a particle follows ("..."라고).
-
-A sentence that is longer than a record is divided into parts of equal length. For whole word
-masking, the id of a token that continues a word is raised by the size of the vocabulary.
+The library `sentencex` (Wikimedia) decides where a sentence ends. It receives plain spaces, because
+it panics at an initial before a no-break space, and windows of long lines, because its time grows
+with the square of the length. Long quotations are split, and parts of Korean sentences are joined.
+For whole word masking, ids of tokens that continue a word are raised by the size of the vocabulary.
 """
 
 import importlib
@@ -26,7 +20,7 @@ from typing import Any
 import numpy as np
 from sentencex import segment  # pyright: ignore[reportAttributeAccessIssue] - of a Rust module
 
-from bert_keras.errors import InputError
+from bert_keras.errors import InputError, check_name
 from bert_keras.text.fast_tokenizer import tokenizer_of
 from bert_keras.text.packing import flatten
 from bert_keras.text.tokenizer import TokenizedText
@@ -51,6 +45,8 @@ _CONTINUES_IN_KOREAN = re.compile(r"(?:\d|^\w)\.\s*$|[\"'”’)\]」』]$")
 _FIRST_LETTER = re.compile(r"[\W_]*(?=[^\W\d_])(?P<letter>.)")
 _BATCH_CHARACTERS = 1 << 19  # tokenized at once
 _cached_tokenizer = cache(tokenizer_of)
+# bool [V]: whether a token continues a word whatever precedes it.
+_token_continues = cache(lambda v: np.array(list(map(v.continues, v.tokens))))
 
 
 def store_dtype(settings: BuildSettings, vocabulary: Vocabulary) -> np.dtype:
@@ -90,10 +86,7 @@ class TokenizeUnit:
 def divide_long_sentences(
     lengths: np.ndarray, is_first: np.ndarray, *, longest: int
 ) -> tuple[np.ndarray, np.ndarray]:
-    """Divides sentences of more than `longest` tokens into nearly equal parts.
-
-    Takes and returns int [N], the lengths, and bool [N], which are the first of a document.
-    """
+    """Divides sentences of more than `longest` tokens into nearly equal parts, as `add` takes."""
     num_parts = np.maximum(1, -(-lengths // longest))
     part = np.arange(num_parts.sum()) - np.repeat(num_parts.cumsum() - num_parts, num_parts)
     shortest, rest = np.repeat([lengths // num_parts, lengths % num_parts], num_parts, axis=1)
@@ -141,7 +134,7 @@ def _encoded(
     tokenizer = _cached_tokenizer(vocabulary, lowercase=settings.lowercase)
     if not settings.masks_written_words:
         return tokenizer.flat_ids(texts)
-    size, is_continuation = len(vocabulary), _is_continuation(vocabulary)
+    size, is_continuation = len(vocabulary), _token_continues(vocabulary)
     if settings.segmenter is None:
         ids, lengths = tokenizer.flat_ids(texts)
         raised = is_continuation[ids]
@@ -156,27 +149,14 @@ def _encoded(
     return ids + raised * size, lengths
 
 
-@cache
-def _is_continuation(vocabulary: Vocabulary) -> np.ndarray:
-    """Returns bool [V]: whether a token continues a word whatever precedes it."""
-    return np.array(list(map(vocabulary.continues, vocabulary.tokens)))
-
-
 def splitter(name: str) -> TextParts:
-    """Returns the function that splits a line into sentences.
-
-    `name` is "lines" (each line is one sentence), a language of `LANGUAGES` such as "en", or
-    "module:function".
-    """
+    """Returns the function that splits a line into sentences by a language or other `name`."""
     if name == "lines":
         return lambda line: list(filter(None, [line.strip()]))
     if ":" in name:
         return import_function(name)
-    if name not in LANGUAGES.split():
-        raise InputError(
-            f"there are no sentence rules for {name!r}; expected lines, module:function or one of "
-            f"{LANGUAGES} (for another language, name the most similar one)"
-        )
+    known = ("lines", "MODULE:FUNCTION", *LANGUAGES.split())
+    check_name(name, known, what="splitter, which is a language with rules,")
     return partial(sentences, language=name)
 
 
@@ -248,8 +228,7 @@ def import_function(name: str) -> TextParts:
         return getattr(importlib.import_module(module_name), function_name)
     except (ImportError, AttributeError, ValueError) as error:
         raise InputError(
-            f"{name!r} cannot be imported ({error}); expected module:function, as in jieba:lcut, "
-            "where the module is installed or in a folder on PYTHONPATH"
+            f"{name!r} cannot be imported ({error}); expected module:function on PYTHONPATH"
         ) from error
 
 

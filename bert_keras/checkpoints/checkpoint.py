@@ -47,9 +47,8 @@ class Checkpoint:
         if self.vocabulary is not None and len(self.vocabulary) != rows:
             raise InputError(
                 f"the vocabulary has {len(self.vocabulary):,} tokens, but the embedding matrix "
-                f"{rows:,} rows; use the vocabulary of the training, or fill a smaller one with "
-                "unused tokens: pad_vocabulary=True, or bert-keras convert MODEL NEW_FOLDER "
-                "--pad-vocabulary"
+                f"{rows:,} rows; fill a smaller vocabulary with unused tokens: pad_vocabulary=True "
+                "(bert-keras convert --pad-vocabulary)"
             )
 
 
@@ -57,11 +56,7 @@ class TextCheckpoint(Checkpoint):
     """A checkpoint with a vocabulary, whose model can process text."""
 
     vocabulary: Vocabulary
-
-    @property
-    def tokenizer(self) -> TextTokenizer:
-        """The tokenizer of the vocabulary."""
-        return tokenizer_of(self.vocabulary, **self.metadata.tokenizer_settings)
+    tokenizer: TextTokenizer
 
 
 def part(name: str) -> str:
@@ -76,8 +71,7 @@ def name_table(
 ) -> dict[str, str]:
     """Returns the names of weights in another format by their public names.
 
-    `layers` maps names of layers or of single weights, with `{}` for the index of a block; layers
-    that map to "" are left out. `suffixes` are the ends of a kernel or gamma, and a bias or beta.
+    `layers` is a table of `Family`. `suffixes` are the ends of a kernel or gamma, and of a bias.
     """
     table = {}
     for ours, theirs in filter(itemgetter(1), layers.items()):
@@ -96,13 +90,9 @@ def our_tensors(
     *,
     is_transposed: Callable[[str], bool],
 ) -> dict[str, StoredTensor]:
-    """Translates the tensors of another format to our names and shapes.
+    """Translates the tensors of another format to our names and shapes by a `name_table`.
 
-    Args:
-        stored: The tensors by their names in the format.
-        table: The result of `name_table`. A tensor that several names share contains their weights
-            one after the other.
-        is_transposed: Returns whether the format stores the transpose of a public name.
+    A tensor that several names share contains their weights one after the other.
     """
     names = defaultdict(list)
     for ours, theirs in table.items():
@@ -124,19 +114,11 @@ def their_tensors(
     is_transposed: Callable[[str], bool],
     format: str,
 ) -> dict[str, StoredTensor]:
-    """Translates tensors to the names and shapes of another format.
-
-    Args:
-        tensors: The tensors by their public names.
-        table: As in `our_tensors`.
-        is_transposed: As in `our_tensors`.
-        format: The name of the format, for the error message.
-    """
+    """Translates tensors to the names and shapes of another format; see `our_tensors`."""
     if unknown := [name for name in tensors if name not in table]:
         raise InputError(
-            f"{format} cannot store {listed(unknown, most=3)} of this model; choose another "
-            f"format, or write only the encoder: bert-keras convert MODEL NEW_FOLDER --format "
-            f"{format} --model-class BertEncoder"
+            f"{format} cannot store {listed(unknown, most=3)}; write only the encoder: bert-keras "
+            f"convert MODEL NEW_FOLDER --format {format} --model-class BertEncoder"
         )
     parts = defaultdict(list)
     for name, theirs in table.items():  # in the order of the weights in a tensor that they share

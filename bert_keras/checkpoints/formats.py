@@ -98,10 +98,7 @@ def open_text_checkpoint(path: str | os.PathLike) -> TextCheckpoint:
     """Opens a checkpoint that has a vocabulary; see `open_checkpoint`."""
     checkpoint = open_checkpoint(path)
     if checkpoint.vocabulary is None:
-        raise InputError(
-            f"{path} has no vocabulary; add the vocab.txt or tokenizer.json that its weights were "
-            "trained with"
-        )
+        raise InputError(f"{path} has no vocabulary; add its vocab.txt or tokenizer.json")
     return TextCheckpoint(**vars(checkpoint))
 
 
@@ -115,13 +112,7 @@ def write_checkpoint(
 ) -> tuple[str, ...]:
     """Writes a new folder, as a whole or not at all, and returns how readers of the format differ.
 
-    Args:
-        checkpoint: The model.
-        folder: The folder, which must not exist yet or be empty.
-        format: "bert-keras", "google", "huggingface" or "sentence-transformers".
-        overwrite: Whether to replace an existing folder of the format "bert-keras" that contains
-            nothing else.
-        readme: The text of a README.md; "" writes none.
+    With `overwrite`, it may replace a folder of the format "bert-keras" that contains nothing else.
     """
     check_name(format, FORMATS.keys() - {"keras-hub"}, what="format")
     if is_remote(folder):
@@ -146,9 +137,8 @@ def detect_format(path: Path) -> ModuleType:
 
 
 def _format_of(path: Path) -> ModuleType | None:
-    return next(
-        (each for each in map(import_module, FORMATS.values()) if each.recognises(path)), None
-    )
+    modules = map(import_module, FORMATS.values())
+    return next((each for each in modules if each.recognises(path)), None)
 
 
 def _why_unknown(path: Path) -> str:
@@ -156,10 +146,7 @@ def _why_unknown(path: Path) -> str:
         return f"{path} is a file; give the folder of the checkpoint"
     if exported := [each for n in range(3) for each in path.glob("*/" * n + "saved_model.pb")]:
         folder = exported[0].parent.parent
-        return (
-            f"{path} is an exported model; give the model that it was exported from, or "
-            f"bert-keras serve {folder}"
-        )
+        return f"{path} is an exported model; give its source, or bert-keras serve {folder}"
     # A run's model is preferred to its training checkpoints.
     folders = [path / "model", *sorted([*path.glob("*"), *path.glob("snapshots/*")])]
     if inner := next((each for each in folders if each.is_dir() and _format_of(each)), None):
@@ -169,7 +156,6 @@ def _why_unknown(path: Path) -> str:
     if any(path.glob("*.tfrecord")):
         return f"{path} is a folder of records; expected a model, which bert-keras pretrain writes"
     return (
-        f"{path} contains no known checkpoint; expected a folder with bert_keras.json, modules.json"
-        " (sentence-transformers), config.json and weights (Hugging Face or KerasHub), or "
-        "bert_config.json and a .ckpt.index (Google)"
+        f"{path} contains no known checkpoint; expected a folder with bert_keras.json, "
+        "modules.json, config.json and weights, or bert_config.json and a .ckpt.index"
     )

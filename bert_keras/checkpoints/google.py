@@ -5,9 +5,6 @@ vocab.txt                       the vocabulary; optional
 bert_model.ckpt.{index,data-*}  the variables; a training checkpoint also has NAME/adam_m,
                                 NAME/adam_v and global_step
 checkpoint                      the name of the newest checkpoint if there are several
-
-The graph in bert_model.ckpt.meta is neither read nor written, because restoring variables does not
-need it.
 """
 
 import contextlib
@@ -88,16 +85,11 @@ def read(path: Path, *, ignore: Collection[str]) -> Checkpoint:
     model = next(found, "BertEncoder")
     vocabulary = prefix.with_name(VOCABULARY)
     vocabulary = Vocabulary.from_file(vocabulary) if vocabulary.is_file() else None
-    labels = ()
+    text = {"lowercase": seems_lowercase(vocabulary), "max_length": config.max_positions}
+    metadata = ModelMetadata(model=model, config=config, **text)
     if model == "BertClassifier":
         labels = numbered_labels(variables["output_bias"].shape[0])
-    metadata = ModelMetadata(
-        model=model,
-        config=config,
-        lowercase=seems_lowercase(vocabulary),
-        max_length=config.max_positions,
-        labels=labels,
-    )
+        metadata = dataclasses.replace(metadata, labels=labels)
     ours = partial(our_tensors, table=weight_names(config), is_transposed=is_transposed)
     state, unused = None, [name for name in stored if name in ignore]
     if slots and STEP in ignore:
@@ -130,9 +122,7 @@ def write(checkpoint: Checkpoint, folder: Path) -> tuple[str, ...]:
 
     metadata, state = checkpoint.metadata, checkpoint.state
     if family_of(metadata.config) is not FAMILIES["bert"] or metadata.embedding is not None:
-        raise InputError(
-            f"google cannot store this {metadata.model}, only models of BERT; choose another format"
-        )
+        raise InputError(f"google cannot store this {metadata.model}, only models of BERT")
     notes, names = write_config(metadata, folder / CONFIG), weight_names(metadata.config)
     theirs = partial(their_tensors, table=names, is_transposed=is_transposed, format="google")
     values: dict[str, Any] = {n: t.read() for n, t in theirs(checkpoint.tensors).items()}
@@ -158,12 +148,8 @@ def write(checkpoint: Checkpoint, folder: Path) -> tuple[str, ...]:
 
 
 def weight_names(config: BertConfig) -> dict[str, str]:
-    """Returns Google's names of the weights of a model, by public names.
-
-    transformers has the same names with dots, except for the output layers of heads. Sources:
-    modeling.py, run_pretraining.py, run_classifier.py and run_squad.py.
-    """
-    names = {}
+    """Returns Google's names (modeling.py, run_*.py) of the weights of a model by public names."""
+    names = {}  # transformers has the same names with dots, except for the output layers of heads
     for ours, theirs in FAMILIES["bert"].weight_names.items():
         if not ours.endswith(("/dense", "/decoder")):
             name = f"bert{theirs}" if theirs.startswith(".") else theirs
@@ -197,15 +183,10 @@ def write_config(metadata: ModelMetadata, path: Path) -> tuple[str, ...]:
     config, notes = metadata.config, []
     check_name(config.activation, WRITTEN_ACTIVATIONS, what="activation of Google's BERT")
     if config.activation == "gelu":
-        notes.append(
-            "Google's code approximates GELU by tanh, this model computes it exactly: an "
-            "activation differs by up to 5e-4"
-        )
-    if config.layer_norm_epsilon != LAYER_NORM_EPSILON:
-        notes.append(
-            f"Google's code has a LayerNorm epsilon of {LAYER_NORM_EPSILON}, this model has "
-            f"{config.layer_norm_epsilon}"
-        )
+        notes.append("Google's code approximates GELU by tanh: activations differ by up to 5e-4")
+    if (epsilon := config.layer_norm_epsilon) != LAYER_NORM_EPSILON:
+        theirs = f"Google's code has a LayerNorm epsilon of {LAYER_NORM_EPSILON}"
+        notes.append(f"{theirs}, this model has {epsilon}")
     written = WRITTEN_ACTIVATIONS[config.activation]
     theirs = {"activation": ACTIVATIONS[written], "layer_norm_epsilon": LAYER_NORM_EPSILON}
     extra = {n: getattr(config, n) for n in CHANGED if getattr(config, n) != theirs[n]}
@@ -226,10 +207,8 @@ def _checkpoint_prefix(path: Path) -> Path:
         names = [Path(name).name for name in named]
         matches = [prefix for prefix in matches if prefix.name in names] or matches
     if len(matches) != 1:
-        raise InputError(
-            f"{path} contains {len(matches)} checkpoints; give the path of one: "
-            f"{', '.join(map(str, matches)) or 'PREFIX of PREFIX.index and PREFIX.data-*'}"
-        )
+        names = ", ".join(map(str, matches)) or "PREFIX of PREFIX.index and PREFIX.data-*"
+        raise InputError(f"{path} has {len(matches)} checkpoints; give the path of one: {names}")
     return matches[0]
 
 

@@ -60,10 +60,7 @@ def _from_hugging_face(name: str, revision: str | None) -> Path:
         folder = Path(snapshot_download(name, revision=revision, **wanted))
         if not any(any(folder.glob(weights)) for weights in _FILES[:2]):
             if importlib.util.find_spec("torch") is None:
-                raise InputError(
-                    f"{name} has no model.safetensors; to read a pytorch_model.bin: pip install "
-                    "torch"
-                )
+                raise InputError(f"{name} has no model.safetensors; without it: pip install torch")
             snapshot_download(name, revision=folder.name, allow_patterns="pytorch_model*.bin")
         return folder
     except errors.RevisionNotFoundError as error:
@@ -71,14 +68,12 @@ def _from_hugging_face(name: str, revision: str | None) -> Path:
     except errors.LocalEntryNotFoundError as error:
         remedy = "unset HF_HUB_OFFLINE" if HF_HUB_OFFLINE else "connect to Hugging Face"
         raise InputError(
-            f"{name} is neither a folder here nor downloaded; correct the path, or {remedy}"
-            f"{_suggestion(name)}"
+            f"{name} is neither a folder here nor downloaded; {remedy}{_suggestion(name)}"
         ) from error
     except (errors.RepositoryNotFoundError, errors.HFValidationError) as error:
         raise InputError(
             f"{name} is neither a folder here nor a public model of Hugging Face (private: set "
-            f"HF_TOKEN; gated: also accept its terms at https://huggingface.co/{name})"
-            f"{_suggestion(name)}"
+            f"HF_TOKEN; gated: see https://huggingface.co/{name}){_suggestion(name)}"
         ) from error
 
 

@@ -8,9 +8,10 @@ import numpy as np
 from tokenizers.models import BPE
 
 from bert_keras.checkpoints.checkpoint import Checkpoint
+from bert_keras.checkpoints.huggingface.config import check_fixed
 from bert_keras.checkpoints.tensors import StoredTensor, of_array
 from bert_keras.config import BertConfig, ModelMetadata, numbered_labels
-from bert_keras.errors import check
+from bert_keras.errors import InputError
 from bert_keras.families import FAMILIES
 from bert_keras.families.family import Family, KerasHub
 from bert_keras.kinds.known import KINDS
@@ -69,10 +70,9 @@ def checkpoint_of(model: Any, preprocessor: Any = None) -> Checkpoint:
     """Returns the checkpoint of a model of keras_hub and its preprocessor or tokenizer."""
     family, name = HUB_CLASSES[type(model).__name__]
     config = _config(model)
-    vocabulary, lowercase, notes = None, True, []
+    vocabulary, lowercase, notes, labels = None, True, [], ()
     if tokenizer := getattr(preprocessor, "tokenizer", preprocessor):
         vocabulary, lowercase, notes = _vocabulary(tokenizer)
-    labels = ()
     if name == "BertClassifier":
         labels = numbered_labels(model.num_classes)
         if model.activation is not keras.activations.linear:
@@ -96,13 +96,9 @@ def checkpoint_of(model: Any, preprocessor: Any = None) -> Checkpoint:
     if offset := config.position_offset:
         zeros = np.zeros((offset, config.hidden_size), np.float32)
         positions = np.concatenate([zeros, tensors[POSITIONS].read()])
-        tensors[POSITIONS] = _stored(positions, positions.shape)
-        tensors[SEGMENTS] = _stored(zeros[:1], zeros[:1].shape)
+        tensors |= {POSITIONS: _stored(positions, positions.shape)}
+        tensors |= {SEGMENTS: _stored(zeros[:1], zeros[:1].shape)}
     return Checkpoint(metadata=metadata, tensors=tensors, vocabulary=vocabulary, notes=tuple(notes))
-
-
-def _hub(family: Family) -> KerasHub:
-    return cast(KerasHub, family.keras_hub)
 
 
 def _config(model: Any) -> BertConfig:
@@ -110,11 +106,12 @@ def _config(model: Any) -> BertConfig:
     family, name = HUB_CLASSES[type(model).__name__]
     backbone = getattr(model, "backbone", model)
     values, block = backbone.get_config(), keras.tree.flatten(backbone.transformer_layers)[0]
-    fields = {ours: values[key] for key, ours in {**SIZES, **_hub(family).sizes}.items()}
+    hub = cast(KerasHub, family.keras_hub)
+    fields = {ours: values[key] for key, ours in {**SIZES, **hub.sizes}.items()}
     fields |= {
         "num_segments": fields.get("num_segments", int("num_segments" in family.sizes)),
         "attention_dropout_rate": values["dropout"],
-        "has_pooler": _hub(family).has_pooler or name == "BertClassifier",
+        "has_pooler": hub.has_pooler or name == "BertClassifier",
         **family.traits,
         "activation": _gelu_name(block.activation),
         "layer_norm_epsilon": backbone.embeddings_layer_norm.epsilon,
@@ -133,18 +130,15 @@ def _gelu_name(activation: Any) -> str:
 
 def _name(path: str, family: Family) -> str:
     """Returns our name of the variable of keras_hub at `path`."""
-    old, new = _hub(family).prefix
+    old, new = cast(KerasHub, family.keras_hub).prefix
     path = re.sub(f"^{old}", new, path)
     index = "".join(re.findall(r"^transformer_layer_(\d+)/", path))
     path = re.sub(r"^(transformer_layer_)\d+/", r"\1{}/", path)
     layer, _, weight = path.rpartition("/")
     if path in LAYERS:
         return LAYERS[path]
-    check(
-        layer in LAYERS and weight in ("kernel", "bias", "gamma", "beta"),
-        f"a model of KerasHub has the variable {path}, for which bert_keras has none; expected a "
-        "model without quantization, LoRA and groups of layers",
-    )
+    if layer not in LAYERS or weight not in ("kernel", "bias", "gamma", "beta"):
+        raise InputError(f"{path} is not a variable of a model without quantization and LoRA")
     return f"{LAYERS[layer].format(index)}/{weight}"
 
 
@@ -170,9 +164,8 @@ def _vocabulary(tokenizer: Any) -> tuple[Vocabulary, bool, list[str]]:
         model = BPE(dict(tokenizer.vocabulary), [tuple(line.split(" ")) for line in lines])
         is_prefixed = bool(values.get("add_prefix_space"))
         return rules_vocabulary(byte_pair_rules(model, prefixed=is_prefixed)), False, []
-    for key, expected in {"split": True, "suffix_indicator": "##", "oov_token": "[UNK]"}.items():
-        found = f"the tokenizer of KerasHub has {key}={values[key]!r}"
-        check(values[key] == expected, f"{found}; expected {expected!r}")
+    fixed = {"split": True, "suffix_indicator": "##", "oov_token": "[UNK]"}
+    check_fixed(values, fixed, file="the tokenizer of KerasHub")
     lowercase, strips, notes = values["lowercase"], values["strip_accents"], []
     if lowercase != strips:
         theirs, ours = ("strips", "keeps") if strips else ("keeps", "strips")

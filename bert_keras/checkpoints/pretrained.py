@@ -3,7 +3,7 @@
 import dataclasses
 import os
 from collections import Counter
-from collections.abc import Collection, Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
@@ -15,12 +15,7 @@ import numpy as np
 
 from bert_keras.checkpoints.checkpoint import Checkpoint, TrainingState, part
 from bert_keras.checkpoints.formats import write_checkpoint
-from bert_keras.checkpoints.tensors import (
-    StoredTensor,
-    named_weights,
-    of_array,
-    stored_weight,
-)
+from bert_keras.checkpoints.tensors import StoredTensor, named_weights, of_array, stored_weight
 from bert_keras.config import (
     BertConfig,
     DenseModule,
@@ -28,7 +23,7 @@ from bert_keras.config import (
     ModelMetadata,
     numbered_labels,
 )
-from bert_keras.errors import InputError, check, listed, printable
+from bert_keras.errors import InputError, listed, printable
 from bert_keras.families import family_of
 from bert_keras.text.vocab import Vocabulary
 
@@ -49,16 +44,14 @@ class LoadReport:
     notes: tuple[str, ...] = ()  # other differences, one sentence each
 
     def __str__(self) -> str:
-        rows = {"loaded": self.loaded, "new": self.new, "unused": self.unused}
-        table = [f"{name:<12}{_parts(names)}" for name, names in rows.items()]
+        table = []
+        for row in ("loaded", "new", "unused"):
+            counts = Counter(map(part, getattr(self, row))).items()
+            parts = ", ".join(f"{name} ({count})" for name, count in counts)
+            table.append(f"{row:<12}{parts or 'none'}")
         table[0] = table[0].replace(")", " weights)", 1)
         notes = [f"{'note':<12}{note}" for note in self.notes]
         return printable("\n".join([self.source, *table, *notes]))
-
-
-def _parts(names: Sequence[str]) -> str:
-    counts = Counter(part(name) for name in names)
-    return ", ".join(f"{name} ({count})" for name, count in counts.items()) or "none"
 
 
 def metadata_for(
@@ -82,10 +75,8 @@ def metadata_for(
     if cls.kind.is_labelled and not old_labels:
         cls.kind.check_new_labels(labels, source=source.model)
     if old_labels not in ((), labels, numbered_labels(len(labels))):
-        raise InputError(
-            f"the head has the labels {', '.join(old_labels)}; omit labels, or start with a new "
-            f"head: new={cls.kind.heads}"
-        )
+        names = ", ".join(old_labels)
+        raise InputError(f"the head has the labels {names}; a new one: new={cls.kind.heads}")
     changes: dict[str, Any] = {"config": config, "labels": labels}
     if embedding is not None:
         changes["embedding"] = embedding
@@ -112,10 +103,9 @@ def build_model(
     new: Collection[str] = (),
     name: str | None = None,
 ) -> Model:
-    """Builds a model with the weights of a checkpoint; `source` is its path, for messages.
+    """Builds a model with the weights of a checkpoint, whose path is `source`.
 
-    `metadata` may differ from that of the checkpoint, and the parts `new` (encoder, pooler, heads)
-    start with random weights.
+    The `metadata` may differ from the checkpoint's; the parts `new` start with random weights.
     """
     errors = []
 
@@ -161,7 +151,8 @@ def _load_report(
         if name not in stored or stored[name].shape != shapes[name]
     ]
     problems += [f"{name} is unexpected" for name in unused if part(name) in parts - {*new}]
-    check(not problems, f"{source} does not fit the model: {listed(problems)}")
+    if problems:
+        raise InputError(f"{source} does not fit the model: {listed(problems)}")
     return LoadReport(
         source,
         tuple(loaded),
@@ -178,10 +169,7 @@ def checkpoint_of_model(
     vocabulary: Vocabulary | None,
     state: TrainingState | None = None,
 ) -> Checkpoint:
-    """Returns a model as a checkpoint, whose arrays are those of the model when they are read.
-
-    The products of LoRA are added to the kernels.
-    """
+    """Returns a model as a checkpoint; the products of LoRA are added to the kernels."""
     tensors = {}
     adapted = {
         f"{layer.path}/kernel": layer
@@ -208,10 +196,7 @@ def save_model(  # noqa: PLR0913 - each argument after the metadata is optional
     state: TrainingState | None = None,
     sections: Mapping[str, Mapping[str, Any]] | None = None,
 ) -> tuple[str, ...]:
-    """Writes a model folder with a README.md, and returns the notes of `write_checkpoint`.
-
-    `sections` are tables of two columns in the README.md by their headings, such as the recipe.
-    """
+    """Writes a model folder with a README.md, in which `sections` are tables by their headings."""
     checkpoint = checkpoint_of_model(model, metadata=metadata, vocabulary=vocabulary, state=state)
     path, family = Path(folder), family_of(metadata.config, vocabulary)
     template = Path(__file__).with_name("model_card.md").read_text("utf-8")

@@ -9,6 +9,7 @@ config_sentence_transformers.json   prompts and the similarity function
 """
 
 import json
+import re
 from collections.abc import Collection
 from dataclasses import replace
 from pathlib import Path
@@ -56,11 +57,7 @@ def recognises(path: Path) -> bool:
 
 
 def read(path: Path, *, ignore: Collection[str]) -> Checkpoint:
-    """Reads a folder of sentence-transformers; see `formats.FORMATS`.
-
-    If `ignore` names a module, only the encoder is read. A folder without a pooling, such as a
-    CrossEncoder's, is read as a folder of transformers.
-    """
+    """Reads a folder, or only its encoder if `ignore` names a module; see `formats.FORMATS`."""
     (kind, folder), *modules = _modules(path)
     if kind != TRANSFORMER:
         raise InputError(f"{MODULES} begins with a {kind}; expected {TRANSFORMER}")
@@ -71,29 +68,23 @@ def read(path: Path, *, ignore: Collection[str]) -> Checkpoint:
             notes.append(note_if_ignored(kind, problem, ignore=ignore))
     if notes or not modules:
         return replace(checkpoint, notes=(*notes, *checkpoint.notes))
-    settings = sentence_settings(folder)
+    settings, dimensions = sentence_settings(folder), _settings(path).get("truncate_dim")
     check_fixed(settings, FIXED, file=SENTENCES)
     if settings.get("do_lower_case") and not checkpoint.metadata.lowercase:
         problem = f"{SENTENCES} lower-cases texts before a cased tokenizer; bert-keras does not"
         notes.append(note_if_ignored("do_lower_case", problem, ignore=ignore))
-    if (dimensions := _settings(path).get("truncate_dim")) is not None:
+    if dimensions is not None:
         problem = f"{SETTINGS} cuts embeddings to {dimensions} values; encode(dimensions=...) does"
         notes.append(note_if_ignored("truncate_dim", problem, ignore=ignore))
     embedding = _read_embedding(path, modules)
-    tensors = dict(checkpoint.tensors)
+    tensors, metadata = dict(checkpoint.tensors), checkpoint.metadata
     for index, folder in enumerate(folder for kind, folder in modules if kind == DENSE):
         stored, names = huggingface.stored_weights(folder), _dense_names(index)
         tensors |= our_tensors(stored, names, is_transposed=huggingface.is_transposed)
-    return replace(
-        checkpoint,
-        metadata=checkpoint.metadata.of_model(
-            "BertSentenceEncoder",
-            keeps_head=checkpoint.metadata.model == "BertEncoder",
-            embedding=embedding,
-        ),
-        tensors=tensors,
-        notes=(*notes, *checkpoint.notes),
-    )
+    keeps_head = metadata.model == "BertEncoder"
+    metadata = metadata.of_model("BertSentenceEncoder", keeps_head=keeps_head, embedding=embedding)
+    notes += checkpoint.notes
+    return replace(checkpoint, metadata=metadata, tensors=tensors, notes=tuple(notes))
 
 
 def stored_config(path: Path) -> BertConfig:
@@ -103,13 +94,10 @@ def stored_config(path: Path) -> BertConfig:
 
 def _modules(path: Path) -> list[tuple[str, Path]]:
     """Returns the class and the folder of each module in modules.json."""
-    listed = json.loads((path / MODULES).read_text(encoding="utf-8"))
-    modules = [(each["type"], path / each["path"]) for each in listed]
+    modules = json.loads((path / MODULES).read_text(encoding="utf-8"))
     # A class of another library keeps its full name, which is not the name of a module here.
-    return [
-        (name.rpartition(".")[2] if name.startswith(LIBRARY) else name, folder)
-        for name, folder in modules
-    ]
+    names = [re.sub(rf"^{LIBRARY}\..*\.", "", each["type"]) for each in modules]
+    return [(name, path / each["path"]) for name, each in zip(names, modules, strict=True)]
 
 
 def _read_embedding(path: Path, modules: list[tuple[str, Path]]) -> EmbeddingConfig:
@@ -118,11 +106,9 @@ def _read_embedding(path: Path, modules: list[tuple[str, Path]]) -> EmbeddingCon
     kinds = [kind for kind, _ in modules]
     if first != POOLING or {POOLING, TRANSFORMER} & {*kinds[1:]}:
         raise InputError(
-            f"{MODULES} lists {', '.join(kinds)} after the encoder; expected one {POOLING} and "
-            f"then {DENSE}, {NORMALIZE} and {DROPOUT}"
+            f"{MODULES} lists {', '.join(kinds)} after the encoder; expected {POOLING} only first"
         )
-    values = json_object(folder / CONFIG)
-    check_fixed(values, FIXED, file=f"{folder.name}/{CONFIG}")
+    values = _module_values(folder)
     stated = values.get("pooling_mode")
     modes = [stated] if isinstance(stated, str) else list(stated or ())
     if stated is None:
@@ -143,8 +129,7 @@ def _read_embedding(path: Path, modules: list[tuple[str, Path]]) -> EmbeddingCon
 
 
 def _read_dense(folder: Path) -> DenseModule:
-    values = json_object(folder / CONFIG)
-    check_fixed(values, FIXED, file=f"{folder.name}/{CONFIG}")
+    values = _module_values(folder)
     name = values.get("activation_function", "torch.nn.modules.activation.Tanh")
     check_name(name, ACTIVATIONS, what=f"activation_function of {folder.name}")
     return DenseModule(
@@ -152,6 +137,12 @@ def _read_dense(folder: Path) -> DenseModule:
         activation=ACTIVATIONS[name],
         has_bias=bool(values.get("bias", True)),
     )
+
+
+def _module_values(folder: Path) -> dict[str, Any]:
+    values = json_object(folder / CONFIG)
+    check_fixed(values, FIXED, file=f"{folder.name}/{CONFIG}")
+    return values
 
 
 def _settings(path: Path) -> dict[str, Any]:
@@ -168,9 +159,8 @@ def write(checkpoint: Checkpoint, folder: Path) -> tuple[str, ...]:
     metadata, tensors = checkpoint.metadata, checkpoint.tensors
     if (embedding := metadata.embedding) is None:
         raise InputError(
-            f"sentence-transformers cannot store a {metadata.model}; write it as a sentence "
-            "encoder: bert-keras convert MODEL NEW_FOLDER --format sentence-transformers "
-            "--model-class BertSentenceEncoder"
+            f"sentence-transformers cannot store a {metadata.model}; write it with bert-keras "
+            "convert MODEL NEW --format sentence-transformers --model-class BertSentenceEncoder"
         )
     encoder = replace(
         checkpoint,
@@ -181,7 +171,11 @@ def write(checkpoint: Checkpoint, folder: Path) -> tuple[str, ...]:
     lengths = {"max_seq_length": metadata.max_length, "do_lower_case": False}
     write_json(folder / SENTENCES, lengths)
     size, num_dense = metadata.config.hidden_size, 0
-    folders = {f"1_{POOLING}": _pooling_values(embedding, size)}
+    # All versions read the flags, if these can state the order of the poolings.
+    flags = {flag: mode in embedding.pooling for flag, mode in FLAGS.items()}
+    is_in_order = [FLAGS[flag] for flag, on in flags.items() if on] == [*embedding.pooling]
+    stated = flags if is_in_order else {"pooling_mode": [*embedding.pooling]}
+    folders: dict[str, dict] = {f"1_{POOLING}": {"word_embedding_dimension": size, **stated}}
     sizes, activations = embedding.sizes(size), {v: k for k, v in ACTIVATIONS.items()}
     for index, module in enumerate(embedding.modules):
         if isinstance(module, NormalizeModule):
@@ -209,18 +203,7 @@ def write(checkpoint: Checkpoint, folder: Path) -> tuple[str, ...]:
     write_json(folder / MODULES, listed)
     for name, values in folders.items():
         write_json(folder / name / CONFIG, values)
-    settings = {
-        "prompts": dict(embedding.prompts),
-        "default_prompt_name": embedding.default_prompt_name,
-        "similarity_fn_name": embedding.similarity,
-    }
-    write_json(folder / SETTINGS, settings)
+    settings = {"prompts": dict(embedding.prompts)}
+    settings |= {"default_prompt_name": embedding.default_prompt_name}
+    write_json(folder / SETTINGS, settings | {"similarity_fn_name": embedding.similarity})
     return notes
-
-
-def _pooling_values(embedding: EmbeddingConfig, hidden_size: int) -> dict[str, Any]:
-    """Returns flags, which all versions read, if they can state the order of the poolings."""
-    flags = {flag: mode in embedding.pooling for flag, mode in FLAGS.items()}
-    is_in_order = [FLAGS[flag] for flag, on in flags.items() if on] == [*embedding.pooling]
-    stated = flags if is_in_order else {"pooling_mode": [*embedding.pooling]}
-    return {"word_embedding_dimension": hidden_size, **stated}

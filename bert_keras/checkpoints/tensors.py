@@ -16,9 +16,7 @@ from bert_keras.files import existing_file
 if TYPE_CHECKING:  # checkpoints are recognised before Keras is imported
     import keras
 
-# Rows of a matrix that a transpose reads at a time: NumPy's transpose of a whole matrix writes
-# consecutive values to different memory pages and takes three times as long.
-_STRIP = 16
+_STRIP = 16  # rows of a transpose at once; with all rows at once, it takes three times as long
 # Integers of other types are quantized weights; old files have position ids in int64.
 _DTYPES = ("F32", "F64", "F16", "BF16", "I64")
 _LFS_POINTER = b"version https://git-lfs"  # a clone without Git LFS has such files
@@ -73,10 +71,7 @@ def stored_weight(weight: "keras.Variable") -> StoredTensor:
 
 
 def named_weights(model: "keras.Model") -> "dict[str, keras.Variable]":
-    """Returns every weight by its public name, such as `encoder/layer_0/attention/query/kernel`.
-
-    The names do not change between releases, because checkpoints store them.
-    """
+    """Returns every weight by its public name, such as `encoder/layer_0/attention/query/kernel`."""
     prefix = f"{model.path or model.name}/"  # the path if another model or scope built it
     kind = getattr(model, "kind", None)
     part = "encoder/" if kind and kind.model == "BertEncoder" else ""
@@ -101,8 +96,7 @@ def stored_tensors(path: str | os.PathLike) -> dict[str, StoredTensor]:
             for name, each in slices.items():
                 if each.get_dtype() not in _DTYPES:
                     raise InputError(
-                        f"{path}: {name} has the dtype {each.get_dtype()}; expected floating-point "
-                        "numbers: save the model without quantization"
+                        f"{path}: {name} is {each.get_dtype()}; save the model without quantization"
                     )
             return {name: stored(name, each.get_shape()) for name, each in slices.items()}
     except SafetensorError as error:
@@ -125,6 +119,4 @@ def refuse_lfs_pointer(path: Path) -> None:
     """Raises InputError if `path` is the small text file in place of a large file of Git LFS."""
     with path.open("rb") as file:
         if file.read(len(_LFS_POINTER)) == _LFS_POINTER:
-            raise InputError(
-                f"{path} is a Git LFS pointer, not the file itself; fetch it with git lfs pull"
-            )
+            raise InputError(f"{path} is a pointer of Git LFS; fetch the file with git lfs pull")

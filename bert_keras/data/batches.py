@@ -16,11 +16,9 @@ _reading_errors: list[InputError] = []  # raised while TensorFlow read batches
 
 
 class Batches(keras.utils.PyDataset):
-    """Batches in a fixed order; reading can start at any batch.
+    """Batches in a fixed order; `read(first)` yields batch number `first` and all later ones.
 
-    `read(first)` yields batch number `first` and all later batches as NumPy arrays. `spec` is a
-    batch of `keras.KerasTensor` whose shapes have None where a size differs between batches.
-    `num_batches` is None if they have no end.
+    `spec` is a batch of `keras.KerasTensor` with None for sizes that differ between batches.
     """
 
     def __init__(
@@ -90,12 +88,10 @@ def batches_of(
         return map(encoded.batch, islice(row_batches(), first, None))
 
     def spec(array):
-        # The number of sequences of each example, G of [B, G, T], is the same in every batch.
-        shape = [None] * array.ndim
-        if array.ndim == 3:
-            shape[1] = array.shape[1]
-        if array.ndim == 4:  # features of a frozen encoder, [rows, words, layers, size]
-            shape[2:] = array.shape[2:]
+        # The same in every batch: G of [B, G, T], and the layers and the size of the features of a
+        # frozen encoder, [rows, words, layers, size].
+        fixed = {3: (1,), 4: (2, 3)}.get(array.ndim, ())
+        shape = [size if axis in fixed else None for axis, size in enumerate(array.shape)]
         return keras.KerasTensor(shape, array.dtype.name)
 
     def spec_of_targets(array):

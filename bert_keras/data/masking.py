@@ -14,14 +14,7 @@ from bert_keras.text.vocab import Vocabulary, is_unused
 UNITS = ("token", "word")
 # BERT paper, appendix C.2. A name gives the percentages of the chosen tokens that become [MASK],
 # stay unchanged, and become a random token.
-REPLACEMENTS = {
-    "80-10-10": {"mask_share": 0.8, "random_share": 0.1},
-    "100-0-0": {"mask_share": 1.0, "random_share": 0.0},
-    "80-0-20": {"mask_share": 0.8, "random_share": 0.2},
-    "80-20-0": {"mask_share": 0.8, "random_share": 0.0},
-    "0-20-80": {"mask_share": 0.0, "random_share": 0.8},
-    "0-0-100": {"mask_share": 0.0, "random_share": 1.0},
-}
+REPLACEMENTS = ("80-10-10", "100-0-0", "80-0-20", "80-20-0", "0-20-80", "0-0-100")
 
 
 @dataclass(frozen=True)
@@ -58,13 +51,8 @@ class MaskingPolicy:
         return 1 - (self.mask_share + self.random_share)
 
     def num_predictions(self, lengths: np.ndarray) -> np.ndarray:
-        """Returns the number of tokens to predict in each sequence, int [B].
-
-        Rounds half to even, as google-research/bert does under Python 3.
-
-        Args:
-            lengths: int [B], the tokens of each sequence, special tokens included.
-        """
+        """Returns the number of tokens to predict in sequences of `lengths` tokens, int [B]."""
+        # Rounds half to even, as google-research/bert does under Python 3.
         counts = np.rint(np.asarray(lengths) * self.mask_rate).astype(np.int64)
         return np.clip(counts, 1, self.max_predictions)
 
@@ -157,10 +145,8 @@ class Masker:
 
     @cached_property
     def _is_candidate(self) -> np.ndarray:
-        vocabulary = self.vocabulary
-        is_candidate = np.ones(len(vocabulary), bool)
-        is_candidate[[vocabulary.pad_id, vocabulary.cls_id, vocabulary.sep_id]] = False
-        return is_candidate
+        fixed = self.vocabulary.pad_id, self.vocabulary.cls_id, self.vocabulary.sep_id
+        return ~np.isin(np.arange(len(self.vocabulary)), fixed)
 
     @cached_property
     def continues(self) -> np.ndarray:
@@ -169,32 +155,26 @@ class Masker:
 
     @cached_property
     def replacement_ids(self) -> np.ndarray:
-        """The ids from which random replacements are drawn, int32 [R].
-
-        Special and [unusedN] tokens are excluded. google-research/bert draws from the whole
-        vocabulary.
-        """
-        token_ids = [
-            token_id
-            for token, token_id in self.vocabulary.ids.items()
-            if token not in self.vocabulary.specials.tokens and not is_unused(token)
-        ]
-        return np.array(token_ids, np.int32)
+        """The ids from which random replacements are drawn, int32 [R]."""
+        # Without special and [unusedN] tokens; google-research/bert draws from all tokens.
+        ids, specials = self.vocabulary.ids, self.vocabulary.specials.tokens
+        used = [n for token, n in ids.items() if token not in specials and not is_unused(token)]
+        return np.array(used, np.int32)
 
 
 def replacement_shares(name: str) -> dict[str, float]:
-    """Returns the shares of a key of `REPLACEMENTS`; raises InputError for another name."""
+    """Returns the shares of a name in `REPLACEMENTS`; raises InputError for another name."""
     check_name(name, REPLACEMENTS, what="replacement, in percent [MASK]-same-random,")
-    return REPLACEMENTS[name]
+    mask, _, random = (int(percent) / 100 for percent in name.split("-"))
+    return {"mask_share": mask, "random_share": random}
 
 
 def choose_tokens(
     candidates: np.ndarray, *, quotas: np.ndarray, generator: np.random.Generator
 ) -> np.ndarray:
-    """Chooses tokens at random; every candidate of a row is equally likely.
+    """Chooses up to quotas, int [B], of the candidates, bool [B,T], of each row at random.
 
-    From the candidates, bool [B,T], it chooses quotas, int [B], in each row, or all if there are
-    fewer. Returns their indices in the flattened batch, int64, ascending.
+    Returns their indices in the flattened batch, int64, ascending.
     """
     length = candidates.shape[1]
     # The low bits of each key are its column, so the keys of a row are distinct. The tokens with
@@ -219,10 +199,7 @@ class WordIndices(NamedTuple):
 
 
 def group_words(candidates: np.ndarray, *, continues: np.ndarray) -> WordIndices:
-    """Groups the candidates, bool [B,T], into words; `continues`, bool [B,T], joins tokens.
-
-    A token after a token that is not a candidate, such as [SEP], always begins a word.
-    """
+    """Groups the candidates, bool [B,T], into words; `continues`, bool [B,T], joins tokens."""
     batch, length = candidates.shape
     after = np.zeros_like(candidates)
     after[:, 1:] = candidates[:, :-1] & candidates[:, 1:]
@@ -247,16 +224,8 @@ def choose_words(
     Words are drawn in random order until the quota of the row is met. A drawn word is chosen
     together with the n - 1 words that follow it. n is drawn with weights 1/n from the values up to
     `max_ngram` that fit: the n words are adjacent, none of them is chosen yet, and together they
-    stay within the quota. A drawn word that does not fit alone is skipped.
-
-    Args:
-        words: The words of the batch.
-        quotas: How many tokens are chosen in each row, int [B].
-        max_ngram: Largest number of adjacent words that are chosen together.
-        generator: Source of all draws.
-
-    Returns:
-        The indices of the chosen tokens in the flattened batch, int64, ascending.
+    stay within the quota, int [B]. A drawn word that does not fit alone is skipped. Returns the
+    indices of the chosen tokens in the flattened batch, int64, ascending.
     """
     starts, ends, _, first = words
     is_chosen = np.zeros(len(starts), bool)

@@ -9,6 +9,7 @@ import numpy as np
 
 from bert_keras.data import record_file
 from bert_keras.data.masking import Masker
+from bert_keras.data.record_file import LABEL_FEATURE, WEIGHTS_FEATURE
 
 
 @dataclass(frozen=True)
@@ -35,12 +36,7 @@ class DynamicMasking:
     seed: int
 
     def masked(self, number: int, features: dict[str, np.ndarray]) -> dict[str, np.ndarray]:
-        """Returns the features with masked `input_ids`, and adds the features of the predictions.
-
-        Args:
-            number: The index of the batch.
-            features: The features of a batch of plain ids.
-        """
+        """Returns the features of batch `number`, masked, with the features of the predictions."""
         generator = np.random.default_rng((self.seed, number))
         return features | self.masker.mask(features["input_ids"], generator=generator)
 
@@ -50,7 +46,7 @@ def masked(features: dict) -> tuple[dict, dict, dict]:
     positions, target_ids = record_file.PREDICTION_FEATURES
     inputs = _inputs(features) | {positions: _cast(features[positions])}
     targets = {"masked_lm": _cast(features[target_ids])}
-    return inputs, targets, {"masked_lm": features[record_file.WEIGHTS_FEATURE]}
+    return inputs, targets, {"masked_lm": features[WEIGHTS_FEATURE]}
 
 
 def masked_and_labelled(features: dict) -> tuple[dict, dict, dict]:
@@ -75,14 +71,13 @@ def masked_and_labelled(features: dict) -> tuple[dict, dict, dict]:
     ```
     """
     inputs, targets, weights = masked(features)
-    if record_file.LABEL_POSITIONS_FEATURE in features:
-        inputs[record_file.LABEL_POSITIONS_FEATURE] = _cast(
-            features[record_file.LABEL_POSITIONS_FEATURE]
-        )
-        targets["next_sentence"] = _cast(features[record_file.LABEL_FEATURE])
+    positions = record_file.LABEL_POSITIONS_FEATURE
+    if positions in features:
+        inputs[positions] = _cast(features[positions])
+        targets["next_sentence"] = _cast(features[LABEL_FEATURE])
         weights["next_sentence"] = features[record_file.LABEL_WEIGHTS_FEATURE]
-    elif record_file.LABEL_FEATURE in features:
-        targets["next_sentence"] = _cast(features[record_file.LABEL_FEATURE][:, 0])
+    elif LABEL_FEATURE in features:
+        targets["next_sentence"] = _cast(features[LABEL_FEATURE][:, 0])
         weights["next_sentence"] = _cast(targets["next_sentence"] * 0 + 1, "float32")
     return inputs, targets, weights
 
@@ -113,10 +108,7 @@ def replaced_tokens(features: dict) -> tuple[dict, dict, dict]:
     """
     inputs, targets, weights = masked(features)
     positions, target_ids = record_file.PREDICTION_FEATURES
-    inputs[target_ids], inputs[record_file.WEIGHTS_FEATURE] = (
-        targets["masked_lm"],
-        weights["masked_lm"],
-    )
+    inputs |= {target_ids: targets["masked_lm"], WEIGHTS_FEATURE: weights["masked_lm"]}
     columns_L = np.arange(inputs["input_ids"].shape[1], dtype=np.uint64)
     rows_B1 = _hashes(inputs["input_ids"], columns_L).sum(axis=1, keepdims=True)
     draws_BP = _hashes(inputs[positions], rows_B1) >> np.uint64(40)  # the 24 highest bits
@@ -150,10 +142,8 @@ NEXT_TOKENS = PretrainingExamples(next_tokens, reads_masks=False, needs_plain_id
 
 
 def _inputs(features: dict) -> dict:
-    names = [
-        n for n in (*record_file.SEQUENCE_FEATURES, *record_file.PACKING_FEATURES) if n in features
-    ]
-    return {name: _cast(features[name]) for name in names}
+    names = (*record_file.SEQUENCE_FEATURES, *record_file.PACKING_FEATURES)
+    return {name: _cast(features[name]) for name in names if name in features}
 
 
 def _cast(values, dtype: str = "int32"):

@@ -96,10 +96,7 @@ class Preprocessor:
 
 @dataclass(frozen=True)
 class GroupPreprocessor(Preprocessor):
-    """Converts each text to a row of its own, for a model that embeds texts separately.
-
-    It takes G columns, whose texts at the same position belong together: [B,G,T], or [B,T].
-    """
+    """Converts each text of G columns to a row of its own: [B,G,T], or [B,T] for one column."""
 
     _most_columns = LARGEST_COUNT
 

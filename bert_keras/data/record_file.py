@@ -12,7 +12,7 @@ import glob
 import hashlib
 import os
 from collections import Counter
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import cache, partial
 from pathlib import Path
@@ -105,11 +105,7 @@ def feature_kind(name: str) -> int:
 
 
 def schema_of(path: StrPath) -> PretrainingSchema:
-    """Returns the schema of a record file, from its first record.
-
-    Raises:
-        InputError: The file is missing, empty or damaged, or its records have other features.
-    """
+    """Returns the schema of a record file, from its first record."""
     path = os.fspath(existing_file(path))
     try:
         features = packed_features(next(read_records(path), b""))
@@ -119,7 +115,18 @@ def schema_of(path: StrPath) -> PretrainingSchema:
     for name, (kind, values) in features.items():
         numbers = len(values) // 4 if kind == FLOATS else sum(byte < 128 for byte in values)
         counts[name] = numbers if kind == feature_kind(name) else 0
-    schema = _nearest_schema(counts)
+
+    def has_any(*features):  # features may be missing
+        return any(name in counts for name in features)
+
+    schema = PretrainingSchema(  # that fits these numbers of values best
+        max(SHORTEST_RECORD, counts.get("input_ids", 0)),
+        counts.get("masked_lm_positions", int(has_any(*PREDICTION_FEATURES, WEIGHTS_FEATURE))),
+        has_labels=has_any(LABEL_FEATURE, *_PACKED_LABEL_FEATURES),
+        max_sequences=max(2, counts.get(LABEL_FEATURE, 0))
+        if has_any(*PACKING_FEATURES, *_PACKED_LABEL_FEATURES)
+        else 1,
+    )
     wrong = [
         f"{name} ({counts.get(name, 0)}, not {length})"
         for name, length in schema.lengths.items()
@@ -127,26 +134,9 @@ def schema_of(path: StrPath) -> PretrainingSchema:
     ]
     if wrong:
         raise InputError(
-            f"{path} is empty, damaged, or has no pretraining records, by the number of "
-            f"{', '.join(wrong)}; write the records again"
+            f"{path} is empty, damaged, or has no pretraining records, by {', '.join(wrong)}"
         )
     return schema
-
-
-def _nearest_schema(counts: Mapping[str, int]) -> PretrainingSchema:
-    """Returns the schema that fits these numbers of values best; features may be missing."""
-
-    def has_any(*features):
-        return any(name in counts for name in features)
-
-    is_packed = has_any(*PACKING_FEATURES, *_PACKED_LABEL_FEATURES)
-    has_predictions = has_any(*PREDICTION_FEATURES, WEIGHTS_FEATURE)
-    return PretrainingSchema(
-        max(SHORTEST_RECORD, counts.get("input_ids", 0)),
-        counts.get("masked_lm_positions", int(has_predictions)),
-        has_labels=has_any(LABEL_FEATURE, *_PACKED_LABEL_FEATURES),
-        max_sequences=max(2, counts.get(LABEL_FEATURE, 0)) if is_packed else 1,
-    )
 
 
 def common_schema(files: Sequence[str]) -> PretrainingSchema:
@@ -163,7 +153,6 @@ def record_files(records: StrPath | Sequence[StrPath]) -> list[str]:
     """Returns the sorted paths of the record files that folders, patterns or file names match.
 
     A folder stands for its `train*.tfrecord` files, or all its `*.tfrecord` files without these.
-    Raises InputError if one of `records` matches no file.
     """
     if isinstance(records, (str, os.PathLike)):
         records = [records]
@@ -175,9 +164,7 @@ def record_files(records: StrPath | Sequence[StrPath]) -> list[str]:
         else:
             found = [file for file in (pattern, *glob.glob(pattern)) if os.path.isfile(file)]
         if not found:
-            raise InputError(
-                f"{pattern} contains or matches no *.tfrecord files; name record files"
-            )
+            raise InputError(f"{pattern} has no *.tfrecord files; name a folder of records")
         files.update(found)
     return sorted(files)
 
@@ -230,10 +217,7 @@ def feature_head(name: str, kind: int, length: int) -> bytes:
 
 
 def packed_features(record: bytes) -> dict[str, tuple[int, bytes]]:
-    """Returns by name the kind and the bytes of the values of each feature of an example.
-
-    Raises ValueError if the bytes are not an example in any form that protobuf allows.
-    """
+    """Returns by name the kind and the bytes of the values of each feature, or ValueError."""
     features = {}
     for part, entries in _fields(record):
         for _, entry in _fields(entries) if part == 1 else ():

@@ -84,11 +84,7 @@ def pretraining_dataset(
 
 
 class Records:
-    """Record files of one schema, with token ids below `vocab_size` if it is known.
-
-    Raises:
-        InputError: A file is missing or not a record file, or files differ in their features.
-    """
+    """Record files of one schema, with token ids below `vocab_size` if it is known."""
 
     def __init__(self, files: Sequence[str], *, vocab_size: int | None = None):
         self.files, self.schema, self._vocab_size = [*files], common_schema(files), vocab_size

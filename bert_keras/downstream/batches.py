@@ -9,8 +9,7 @@ from keras import tree
 from tqdm import tqdm
 
 from bert_keras.data.batches import Batches, batches_of
-from bert_keras.data.buckets import longest_first_batches
-from bert_keras.data.encoded import Encoded
+from bert_keras.data.encoded import Encoded, longest_first_batches
 from bert_keras.distribution.forward import compiled
 
 

@@ -17,11 +17,9 @@ FAMILIES: dict[str, Family] = {each.FAMILY.kind: each.FAMILY for each in _module
 
 
 def family_of(config: BertConfig, vocabulary: Vocabulary | None = None) -> Family | None:
-    """Returns the family of an encoder, or None if it does not belong to one.
+    """Returns the family of an encoder, or None if only the native format can store it.
 
-    Only the native checkpoint format can store an encoder without a family. If several families
-    have this configuration, the vocabulary's special tokens decide; otherwise the first one is
-    returned.
+    If several families have this configuration, the vocabulary's special tokens decide.
     """
     families = [family for family in FAMILIES.values() if family.includes(config)]
     if vocabulary is not None:

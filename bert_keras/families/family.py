@@ -20,6 +20,26 @@ BERT_TRAITS = {
 }
 
 
+# The layers of a block in the order of `block_names`.
+_BLOCK_LAYERS = (
+    *("attention/query", "attention/key", "attention/value", "attention/output", "attention_norm"),
+    *("feed_forward/intermediate", "feed_forward/output", "feed_forward_norm"),
+)
+
+
+def block_names(prefix: str, *names: str) -> dict[str, str]:
+    """Returns the weight names of the layers of a block, by our names; `{}` is its index."""
+    pairs = zip(_BLOCK_LAYERS, names, strict=True)
+    return {f"encoder/layer_{{}}/{ours}": f"{prefix}{theirs}" for ours, theirs in pairs}
+
+
+def masked_lm_names(transform: str, norm: str, decoder: str, bias: str = "") -> dict[str, str]:
+    """Returns the weight names of the layers of the masked-LM head, by our names."""
+    names = {"transform": transform, "norm": norm, "decoder": f"{decoder}.weight"}
+    names["output_bias"] = bias or f"{decoder}.bias"
+    return {f"masked_lm/{ours}": theirs for ours, theirs in names.items()}
+
+
 @dataclass(frozen=True, kw_only=True)
 class KerasHub:
     """How a family's keras_hub models differ from the other families' models."""
@@ -35,8 +55,7 @@ class KerasHub:
 class Family:
     """A relative of BERT: its configurations, special tokens and names in checkpoint formats.
 
-    The families differ in the configuration of the same `BertEncoder`. The keys of all tables of
-    weights are public names of layers or of single weights, with `{}` for the index of a block.
+    The keys of tables of weights are public names of layers or weights, `{}` the index of a block.
     """
 
     kind: str  # model_type in config.json

@@ -1,8 +1,7 @@
 """ModernBERT (Warner et al. 2024), which has rotary positions and local attention.
 
-In config.json, transformers 4 states the bases of the rotation in `global_rope_theta` and
-`local_rope_theta`, and the local blocks in `global_attn_every_n_layers`. transformers 5 has
-`rope_parameters` and `layer_types` instead, and reads both forms. The older form is written.
+For `global_rope_theta`, `local_rope_theta` and `global_attn_every_n_layers` in config.json, which
+are written, transformers 5 has `rope_parameters` and `layer_types`, and reads both forms.
 """
 
 import dataclasses
@@ -11,7 +10,7 @@ from typing import Any
 
 from bert_keras.config import BertConfig
 from bert_keras.errors import InputError, check_name
-from bert_keras.families.family import Family
+from bert_keras.families.family import Family, block_names, masked_lm_names
 from bert_keras.text.fast_tokenizer import MODERNBERT_SPECIALS
 from bert_keras.text.vocab import Vocabulary
 
@@ -78,15 +77,8 @@ def _more_values(config: BertConfig, vocabulary: Vocabulary | None) -> dict[str,
     }
 
 
-_TRAITS = {
-    "norm_position": "pre",
-    "position_kind": "rotary",
-    "is_gated": True,
-    "pooler_activation": "",
-    "has_head_norm": True,
-}
-
-
+_TRAITS = {"norm_position": "pre", "position_kind": "rotary", "is_gated": True}
+_TRAITS |= {"pooler_activation": "", "has_head_norm": True}
 _BASE = BertConfig(
     vocab_size=50_368,
     num_layers=22,
@@ -105,7 +97,6 @@ _BASE = BertConfig(
 )
 _TINY = {"hidden_size": 128, "num_layers": 3, "num_heads": 2, "intermediate_size": 192}
 _LARGE = {"hidden_size": 1024, "num_layers": 28, "num_heads": 16, "intermediate_size": 2624}
-_BLOCK, _THEIR_BLOCK = "encoder/layer_{}", ".layers.{}"
 _TOKEN_HEAD = {"transform": "head.dense", "norm": "head.norm", "dense": "classifier"}
 _POOLER = {"encoder/pooler": "head.dense", "encoder/pooler/norm": "head.norm"}
 
@@ -130,20 +121,14 @@ FAMILY = Family(
     weight_names={
         "encoder/embeddings/token": ".embeddings.tok_embeddings.weight",
         "encoder/embeddings/norm": ".embeddings.norm",
-        # One weight, the matrices of query, key and value one below the other.
-        f"{_BLOCK}/attention/query": f"{_THEIR_BLOCK}.attn.Wqkv",
-        f"{_BLOCK}/attention/key": f"{_THEIR_BLOCK}.attn.Wqkv",
-        f"{_BLOCK}/attention/value": f"{_THEIR_BLOCK}.attn.Wqkv",
-        f"{_BLOCK}/attention/output": f"{_THEIR_BLOCK}.attn.Wo",
-        f"{_BLOCK}/attention_norm": f"{_THEIR_BLOCK}.attn_norm",
-        f"{_BLOCK}/feed_forward/intermediate": f"{_THEIR_BLOCK}.mlp.Wi",
-        f"{_BLOCK}/feed_forward/output": f"{_THEIR_BLOCK}.mlp.Wo",
-        f"{_BLOCK}/feed_forward_norm": f"{_THEIR_BLOCK}.mlp_norm",
+        # Wqkv has the matrices of query, key and value one below the other.
+        **block_names(
+            ".layers.{}.",
+            *("attn.Wqkv", "attn.Wqkv", "attn.Wqkv", "attn.Wo", "attn_norm"),
+            *("mlp.Wi", "mlp.Wo", "mlp_norm"),
+        ),
         "encoder/final_norm": ".final_norm",
-        "masked_lm/transform": "head.dense",
-        "masked_lm/norm": "head.norm",
-        "masked_lm/decoder": "decoder.weight",
-        "masked_lm/output_bias": "decoder.bias",
+        **masked_lm_names("head.dense", "head.norm", "decoder"),
         **{
             f"{head}/{layer}": name
             for head in ("token_labels", "span")

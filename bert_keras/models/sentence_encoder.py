@@ -10,7 +10,7 @@ from keras import ops
 from tqdm import tqdm
 
 from bert_keras.config import BertConfig, EmbeddingConfig, ModelMetadata
-from bert_keras.data.buckets import longest_first_batches
+from bert_keras.data.encoded import longest_first_batches
 from bert_keras.data.record_file import SEQUENCE_FEATURES
 from bert_keras.distribution.forward import compiled
 from bert_keras.errors import InputError, check_count, suggest_keyword_names

@@ -10,8 +10,7 @@ import keras
 import numpy as np
 
 from bert_keras.config import FINE_TUNING, WARMUP_RATIO, default_recipe, warn_high_rate
-from bert_keras.data.buckets import longest_first_batches
-from bert_keras.data.encoded import Encoded, say_cut
+from bert_keras.data.encoded import Encoded, longest_first_batches, say_cut
 from bert_keras.data.preprocessor import Preprocessor
 from bert_keras.errors import (
     InputError,

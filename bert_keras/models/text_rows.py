@@ -9,8 +9,7 @@ import keras
 import numpy as np
 
 from bert_keras.data.batches import Batches, batches_of
-from bert_keras.data.buckets import length_grouped_batches, longest_first_batches
-from bert_keras.data.encoded import Encoded
+from bert_keras.data.encoded import Encoded, length_grouped_batches, longest_first_batches
 from bert_keras.errors import InputError, quoted
 from bert_keras.kinds.kind import Kind
 from bert_keras.kinds.words import TaggedWords

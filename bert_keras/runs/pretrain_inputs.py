@@ -94,6 +94,8 @@ class PretrainInputs:
         self.starting_point = None if pretrained is None else self._open_start(pretrained)
         self.metadata, self.teacher = self._metadata(), None
         if teacher is not None:
+            if self.metadata.task:  # of a generator and a discriminator
+                raise InputError(f"the objective {recipe.objective} has no distillation")
             self.teacher = open_teacher(teacher, student=self.metadata, vocabulary=vocabulary)
         self._training, self._held_out = Records(self.files, vocab_size=len(vocabulary)), None
         if self.held_out_files:

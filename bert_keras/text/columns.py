@@ -38,12 +38,7 @@ def columns_of(texts: Any) -> tuple[list, ...]:
 
 
 def checked_columns(*columns: Iterable[str] | None) -> list[list[str]]:
-    """Returns the columns that are not None as lists of equally many strings.
-
-    Raises:
-        InputError: A column is a single string, or has an item that is not a valid string, or the
-            columns differ in length.
-    """
+    """Returns the columns that are not None as lists of equally many valid strings."""
     lists = []
     for column in columns:
         if column is not None:
@@ -68,6 +63,5 @@ def check_texts(texts: Sequence[Any]) -> None:
     for number, text in enumerate(texts):
         if not isinstance(text, str) or (not text.isascii() and _SURROGATE.search(text)):
             raise InputError(
-                f"text [{number}] is {quoted(text)}; expected a string of valid Unicode; pairs are "
-                "(firsts, seconds)"
+                f"text [{number}] is {quoted(text)}; expected a string of UTF-8 (pairs: two lists)"
             )

@@ -1,9 +1,8 @@
 """Reads and builds the rules of a tokenizer.json, and tokenizes by them with character offsets.
 
-A tokenizer.json is a file of the library `tokenizers`. It holds the tokens, the normalization and
-the splitting of a byte-level BPE tokenizer (RoBERTa, ModernBERT) or a Unigram tokenizer (ALBERT,
-XLM-RoBERTa, KoBERT). The ids equal the ids of Hugging Face's tokenizers. In the functions that
-build rules from SentencePiece, `model` is SentencePiece's ModelProto.
+A tokenizer.json of the library `tokenizers` describes a byte-level BPE tokenizer (RoBERTa,
+ModernBERT) or a Unigram tokenizer (ALBERT, XLM-RoBERTa, KoBERT). The ids equal the ids of Hugging
+Face's tokenizers. Rules of Unigram are built from SentencePiece's ModelProto `model`.
 """
 
 import hashlib
@@ -15,17 +14,9 @@ from functools import cache
 from pathlib import Path
 from typing import Any
 
-from tokenizers import (
-    AddedToken,
-    Encoding,
-    Regex,
-    Tokenizer,
-    decoders,
-    normalizers,
-    pre_tokenizers,
-    processors,
-)
+from tokenizers import AddedToken, Regex, Tokenizer, decoders, normalizers, pre_tokenizers
 from tokenizers.models import BPE, Unigram
+from tokenizers.processors import ByteLevel, RobertaProcessing, TemplateProcessing
 
 from bert_keras.errors import InputError
 from bert_keras.files import StrPath, text_lines, write_text
@@ -70,7 +61,7 @@ def records_vocabulary(records: StrPath) -> Vocabulary:
     if (vocabulary := vocabulary_in(Path(records))) is None:
         raise InputError(
             f"{records} is not a folder of records with their vocab.txt or tokenizer.json; name "
-            "the folder that bert-tfrecords build wrote, or copy their vocabulary there"
+            "the folder that bert-tfrecords build wrote"
         )
     return vocabulary
 
@@ -91,9 +82,8 @@ def write_vocabulary(vocabulary: Vocabulary, folder: Path) -> Path:
 
 def vocabulary_file(vocabulary: Vocabulary) -> tuple[str, str]:
     """Returns the name and the content of the file that `write_vocabulary` writes."""
-    if vocabulary.rules:
-        return RULES_FILE, vocabulary.rules
-    return VOCABULARY_FILE, vocabulary.lines
+    rules = vocabulary.rules
+    return (RULES_FILE, rules) if rules else (VOCABULARY_FILE, vocabulary.lines)
 
 
 def vocabulary_sha256(vocabulary: Vocabulary) -> str:
@@ -104,9 +94,7 @@ def vocabulary_sha256(vocabulary: Vocabulary) -> str:
 def rules_vocabulary(rules: str, *, file: str | os.PathLike = RULES_FILE) -> Vocabulary:
     """Returns the vocabulary of the text of a tokenizer.json, which an error calls `file`.
 
-    The rules are converted to the current format of `tokenizers`, because the files of published
-    models use older ones. Raises InputError if the text is damaged, or if RoBERTa, ModernBERT,
-    ALBERT, XLM-RoBERTa and KoBERT have tokenizers of other kinds.
+    The rules are converted from the older formats of published models to the current one.
     """
     try:
         source, tokenizer = json.loads(rules), Tokenizer.from_str(rules)
@@ -182,16 +170,19 @@ class FastTokenizer(TextTokenizer):
         self._tokenizer.encode_special_tokens = True  # "[SEP]" in a text is plain text
         if settings["model"]["type"] == "BPE":
             # The splitter may add a leading space, which must not be counted in offsets.
-            splitter = settings["pre_tokenizer"]
-            self._tokenizer.post_processor = processors.ByteLevel(
-                add_prefix_space=splitter["add_prefix_space"], trim_offsets=True
-            )
+            prefixed = settings["pre_tokenizer"]["add_prefix_space"]
+            self._tokenizer.post_processor = ByteLevel(add_prefix_space=prefixed, trim_offsets=True)
 
     @names_invalid_texts
     def encode_batch(self, texts: Sequence[str]) -> list[TokenizedText]:
+        tokens, results = self.vocabulary.tokens, []
         num_removed = list(map(self._num_removed, texts))
         texts = [text[num:] for text, num in zip(texts, num_removed, strict=True)]
-        return list(map(self._tokenized, self._tokenizer.encode_batch(texts), num_removed))
+        for encoding, num in zip(self._tokenizer.encode_batch(texts), num_removed, strict=True):
+            offsets = [(start + num, end + num) for start, end in encoding.offsets]
+            names = [tokens[token_id] for token_id in encoding.ids]
+            results.append(TokenizedText(encoding.ids, names, offsets))
+        return results
 
     @names_invalid_texts
     def ids_batch(self, texts: Sequence[str]) -> list[list[int]]:
@@ -209,11 +200,6 @@ class FastTokenizer(TextTokenizer):
         kept = (index for index, char in enumerate(text) if normalizer.normalize_str(char))
         return next(kept, len(text))
 
-    def _tokenized(self, encoding: Encoding, num_removed: int) -> TokenizedText:
-        tokens = [self.vocabulary.tokens[token_id] for token_id in encoding.ids]
-        offsets = [(start + num_removed, end + num_removed) for start, end in encoding.offsets]
-        return TokenizedText(encoding.ids, tokens, offsets)
-
 
 def byte_pair_rules(model: BPE, *, prefixed: bool = False) -> str:
     """Builds the tokenizer.json of a byte-level BPE, as RobertaTokenizer of transformers does."""
@@ -222,9 +208,8 @@ def byte_pair_rules(model: BPE, *, prefixed: bool = False) -> str:
     tokenizer.pre_tokenizer = pre_tokenizers.ByteLevel(add_prefix_space=prefixed)
     tokenizer.decoder = decoders.ByteLevel()
     ids = _add_specials(tokenizer, tokens)
-    tokenizer.post_processor = processors.RobertaProcessing(
-        (sep, ids[sep]), (cls, ids[cls]), add_prefix_space=prefixed
-    )
+    ends = (sep, ids[sep]), (cls, ids[cls])
+    tokenizer.post_processor = RobertaProcessing(*ends, add_prefix_space=prefixed)
     return tokenizer.to_str()
 
 
@@ -243,11 +228,8 @@ def sentencepiece_rules(model: Any) -> str:
 
 
 def xlm_roberta_rules(model: Any) -> str:
-    """Builds the tokenizer.json of a SentencePiece Unigram model, as XLMRobertaTokenizer does.
-
-    The ids equal fairseq's ids: four special tokens precede the tokens of the model, except its
-    own first three, and <mask> follows them.
-    """
+    """Builds the tokenizer.json of a SentencePiece Unigram model, as XLMRobertaTokenizer does."""
+    # fairseq's ids: four special tokens, the tokens of the model but its first three, <mask>.
     pad, unk, cls, sep, mask = XLM_ROBERTA_SPECIALS.tokens
     tokens = [(token, 0.0) for token in (cls, pad, sep, unk)]
     tokens += [(each.piece, each.score) for each in model.pieces[3:]]
@@ -256,11 +238,8 @@ def xlm_roberta_rules(model: Any) -> str:
 
 
 def kobert_rules(model: Any) -> str:
-    """Builds the tokenizer.json of KoBERT's SentencePiece Unigram model.
-
-    KoBERTTokenizer (SKTBrain/KoBERT) drops accents with the normal form NFKD, which decomposes
-    Hangul, and SentencePiece composes it again. The library `tokenizers` needs NFC for this.
-    """
+    """Builds the tokenizer.json of KoBERT's SentencePiece Unigram model (SKTBrain/KoBERT)."""
+    # Dropping accents by NFKD decomposes Hangul, which SentencePiece composes again, as NFC does.
     steps = [*unigram_steps(lowercase=False, keeps_accents=False), normalizers.NFC()]
     unigrams = _with_divided_commas(model)
     return _unigram_text(unigrams, [*steps, *_normalization(model)], KOBERT_SPECIALS)
@@ -293,7 +272,7 @@ def _unigram_text(model: Unigram, steps: list[normalizers.Normalizer], specials:
     ids = _add_specials(tokenizer, specials.tokens)
     _, _, cls, sep, _ = specials.tokens
     separators, segment = " ".join(specials.num_separators * [f"{sep}:0"]), specials.second_segment
-    tokenizer.post_processor = processors.TemplateProcessing(
+    tokenizer.post_processor = TemplateProcessing(
         single=f"{cls}:0 $A:0 {sep}:0",
         pair=f"{cls}:0 $A:0 {separators} $B:{segment} {sep}:{segment}",
         special_tokens=[(token, ids[token]) for token in (cls, sep)],

@@ -1,8 +1,4 @@
-"""Encodes texts, and packs token ids into padded rows of `[CLS] A [SEP] B [SEP]`.
-
-The vocabulary gives the special tokens: RoBERTa's rows are `<s> A </s></s> B </s>`, and all their
-tokens have segment id 0.
-"""
+"""Encodes texts, and packs ids into rows: `[CLS] A [SEP] B [SEP]`, or `<s> A </s></s> B </s>`."""
 
 import re
 from collections.abc import Callable, Sequence
@@ -95,16 +91,10 @@ def ids_with_masks(texts: Sequence[str], tokenizer: "TextTokenizer") -> list[lis
 
 
 class TextSpans(NamedTuple):
-    """M texts and their positions in the packed rows; each field is int [M].
-
-    The texts are ordered by row and column. The tokens of a text are
-    `tokens[start : start + length]`, where `tokens` is one flat array of ids.
-    """
+    """M texts, ordered by row and column, and their positions in packed rows; int [M] each."""
 
     rows: np.ndarray  # the row of each text
-    # The column of the first token of each text. It follows a [CLS] if the text is the first of its
-    # sequence, otherwise the [SEP] (or both) of the preceding text.
-    columns: np.ndarray
+    columns: np.ndarray  # of the first token of each text, after [CLS] or the preceding [SEP]s
     starts: np.ndarray  # the index of the first token in the flat array
     lengths: np.ndarray  # in tokens
     segments: np.ndarray  # segment ids
@@ -125,17 +115,10 @@ def flatten(texts: Sequence[Sequence[int]]) -> tuple[np.ndarray, np.ndarray]:
 def truncated_lengths(
     length_a: Any, length_b: Any, *, limit: int, shortens_first: bool = False
 ) -> tuple[Any, Any]:
-    """Returns the lengths of texts A and B that fit `limit` tokens together.
+    """Returns the lengths of texts A and B, integers or arrays, that fit `limit` tokens together.
 
     Tokens are removed one at a time from the longer text, and from B if both are equally long
-    (google-research/bert `truncate_seq_pair`).
-
-    Args:
-        length_a: The tokens of A, an integer or an array.
-        length_b: The tokens of B.
-        limit: Maximum number of tokens of both.
-        shortens_first: Whether A has the smaller half unless it is the longer text, as with
-            "longest_first" of `tokenizers` and transformers.
+    (google-research/bert `truncate_seq_pair`), or from A with `shortens_first` (transformers).
     """
     gains = length_a > length_b if shortens_first else 1
     truncated_a = np.minimum(length_a, np.maximum(limit - length_b, (limit + gains) // 2))
@@ -150,33 +133,21 @@ def pack(
     max_length: int,
     num_columns: Callable[[int, int], int] = min,
 ) -> dict[str, np.ndarray]:
-    """Packs one text, or two, into each row, and truncates texts that do not fit.
+    """Packs the ids of one text, or two, into each row, and truncates texts that do not fit.
 
-    Args:
-        firsts: The token ids of the first text of each row.
-        seconds: The token ids of the second text of each row, as many texts as `firsts`.
-        vocabulary: Gives the special tokens.
-        max_length: Maximum number of tokens of a row, special tokens included.
-        num_columns: Returns T for the length of the longest row, the default, and `max_length`.
-
-    Returns:
-        `input_ids`, `input_mask` and `segment_ids`, int32 [B,T]. The first text and the [SEP] after
-        it have segment id 0. Padding is [PAD] with mask 0 and segment id 0.
+    `num_columns` returns T for the length of the longest row and `max_length`. Returns `input_ids`,
+    `input_mask` and `segment_ids`, int32 [B,T]; padding has the mask 0 and the segment id 0.
     """
     num_texts = 1 if seconds is None else 2
     num_specials = vocabulary.num_specials(num_texts)
     check_count("max_length", max_length, least=num_specials + 1)
     tokens, lengths = flatten([*firsts, *(seconds or ())])
-    shape = num_texts, len(firsts)
+    shape, limit = (num_texts, len(firsts)), max_length - num_specials
     starts_NK = (np.cumsum(lengths) - lengths).reshape(shape).T
-    lengths_NK = lengths.reshape(shape).T
-    limit = max_length - num_specials
-    if seconds is None:
-        lengths_NK = np.minimum(lengths_NK, limit)
-    else:
-        rule = vocabulary.shortens_first
-        lengths = truncated_lengths(*lengths_NK.T, limit=limit, shortens_first=rule)
-        lengths_NK = np.stack(lengths, axis=1)
+    lengths_NK = np.minimum(lengths.reshape(shape).T, limit)
+    if seconds is not None:
+        rule = {"limit": limit, "shortens_first": vocabulary.shortens_first}
+        lengths_NK = np.stack(truncated_lengths(*lengths.reshape(shape), **rule), axis=1)
     longest = int((lengths_NK.sum(axis=1) + num_specials).max(initial=0))
     length = num_columns(longest, max_length)
     return packed_texts(tokens, starts_NK, lengths_NK, length=length, vocabulary=vocabulary)
@@ -192,15 +163,7 @@ def packed_texts(
 ) -> dict[str, np.ndarray]:
     """Packs N sequences of K texts, each sequence in its own row of `length`; the texts must fit.
 
-    Args:
-        tokens: The ids of all texts in one flat array, int [M].
-        starts_NK: The index of the first token of each text in `tokens`.
-        lengths_NK: The number of tokens of each text.
-        length: Number of columns (T).
-        vocabulary: Gives the special tokens. Text k has segment id k times its `second_segment`.
-
-    Returns:
-        `input_ids`, `input_mask` and `segment_ids`, int32 [N,T].
+    `tokens`, int [M], are the ids of all texts. Returns the arrays of `pack`, [N,length].
     """
     num_rows, num_texts = starts_NK.shape
     num_separators = vocabulary.specials.num_separators
@@ -220,18 +183,7 @@ def packed_texts(
 def packed(
     tokens: np.ndarray, spans: TextSpans, *, num_rows: int, length: int, vocabulary: Vocabulary
 ) -> dict[str, np.ndarray]:
-    """Packs texts into rows at their positions; the texts must fit.
-
-    Args:
-        tokens: The ids of all texts in one flat array, int [M].
-        spans: The texts in `tokens` and their positions in the rows.
-        num_rows: Number of rows.
-        length: Number of columns.
-        vocabulary: Gives the special tokens.
-
-    Returns:
-        `input_ids`, `input_mask` and `segment_ids`, int32 [num_rows,length].
-    """
+    """Packs the texts of `tokens`, int [M], into rows at their positions; the texts must fit."""
     specials = vocabulary.specials
     num_separators = specials.num_separators
     runs = _Runs.of(spans, num_rows=num_rows, length=length, num_separators=num_separators)
@@ -258,17 +210,9 @@ def packed(
 def packing_features(
     spans: TextSpans, *, num_rows: int, length: int, num_separators: int = 1
 ) -> dict[str, np.ndarray]:
-    """Returns the features that separate the sequences of a row.
+    """Returns the features that separate the sequences of a row, int32 [num_rows,length].
 
-    Args:
-        spans: The texts and their positions in the rows, as for `packed`.
-        num_rows: Number of rows.
-        length: Number of columns.
-        num_separators: Number of separator tokens between two texts of a sequence.
-
-    Returns:
-        `position_ids`, which restart at 0 at each [CLS], and `sequence_ids`, the number of the
-        sequence of each token, from 1. Both are int32 [num_rows,length] and 0 for padding.
+    `position_ids` restart at 0 at each [CLS]; `sequence_ids` count from 1; both are 0 for padding.
     """
     runs = _Runs.of(spans, num_rows=num_rows, length=length, num_separators=num_separators)
     first_text = np.maximum.accumulate(np.where(runs.is_first, np.arange(len(runs.is_first)), 0))
@@ -281,10 +225,9 @@ def packing_features(
 
 
 class _Runs(NamedTuple):
-    """Divides the flattened rows into runs: padding, a text, padding, a text, ..., padding.
+    """Divides the flattened rows into runs: padding, which may be empty, a text, ..., padding.
 
-    The run of a text includes the [SEP] after it. It also includes the [CLS] before the first text
-    of a sequence, or the second of two [SEP]s before any other text. Runs of padding may be empty.
+    The run of a text includes the [SEP] after it, and the [CLS] or second [SEP] before it.
     """
 
     is_first: np.ndarray  # bool [M], whether the text is the first of its sequence

@@ -1,9 +1,8 @@
 """Tokenizes text into WordPieces with character offsets, as Google's BERT does.
 
 The tokens equal the output of google-research/bert `tokenization.py` (FullTokenizer) with the
-Unicode tables of the running Python, for every character. The fast library `tokenizers` handles
-most texts. Texts with a character that it treats differently are split by `google_words`, which is
-slow.
+Unicode tables of the running Python. The library `tokenizers` handles most texts; `google_words`,
+which is slow, splits texts with a character that the library treats differently.
 """
 
 import abc
@@ -152,10 +151,7 @@ class WordPieceTokenizer(TextTokenizer):
 
     @names_invalid_texts
     def flat_ids(self, texts: Sequence[str]) -> tuple[np.ndarray, np.ndarray]:
-        """Same as `TextTokenizer.flat_ids`, but several times as fast on a large corpus.
-
-        It caches the ids of words. The cache is not thread-safe; use one instance for each thread.
-        """
+        """Same as `TextTokenizer.flat_ids`, but with a cache of words, which is not thread-safe."""
         return self._cache.flat_ids(list(map(self._with_sigmas, texts)))
 
     @names_invalid_texts
@@ -196,9 +192,10 @@ class WordPieceTokenizer(TextTokenizer):
                 return [ids[word]]
             return [token.id for token in model.tokenize(word)]
 
-        return _split_map(
-            words, lambda word: word.isascii() and word.isalnum(), word_ids, self.ids_batch
-        )
+        def is_simple(word: str) -> bool:
+            return word.isascii() and word.isalnum()
+
+        return _split_map(words, is_simple, word_ids, self.ids_batch)
 
     def decode(self, ids: Sequence[int]) -> str:
         tokens = self.vocabulary.tokens
@@ -218,11 +215,7 @@ def _split_map(
 
 
 class WordCache:
-    """Tokenizes many texts into flat ids, and each distinct word only once, by `tokenize`.
-
-    BERT's WordPiece tokenizes words and ASCII punctuation marks by themselves, so their ids can be
-    cached. The words of a corpus repeat, so that this is several times as fast.
-    """
+    """Tokenizes many texts into flat ids, and each distinct word only once, by `tokenize`."""
 
     def __init__(self, tokenize: Callable[[Sequence[str]], Sequence[Sequence[int]]]):
         self._tokenize = tokenize
@@ -265,11 +258,10 @@ class WordCache:
 
 
 class _ExceptionalCharacters:
-    """Finds characters that `tokenizers` treats differently from Google's tokenizer.
+    """Finds characters that `tokenizers` treats differently, by a test of each new character.
 
-    Each new character is given to both tokenizers once, and the result is cached. The library drops
-    characters of private use, does not treat U+2B820 to U+2B91F as CJK, and has other Unicode
-    tables than Python for some hundred characters.
+    The library drops characters of private use, does not treat U+2B820 to U+2B91F as CJK, and has
+    other Unicode tables than Python for some hundred characters.
     """
 
     def __init__(self, *, lowercase: bool):
@@ -305,11 +297,7 @@ class GoogleWord(NamedTuple):
 
 
 def google_words(text: str, *, lowercase: bool) -> list[GoogleWord]:
-    """Splits text into words as google-research/bert `tokenization.py` (BasicTokenizer) does.
-
-    Words end at white space, and around punctuation and CJK characters. Control characters are
-    dropped. With `lowercase`, accents are, too.
-    """
+    """Splits text into words as google-research/bert `tokenization.py` (BasicTokenizer) does."""
     words: list[list[_IndexedCharacter]] = [[]]
     for character, index in _lowered(text) if lowercase else _cleaned(text):
         if character.isspace():

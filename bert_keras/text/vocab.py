@@ -73,32 +73,24 @@ class Vocabulary:
             if not token or is_divided or self.ids[token] + 1 != line:
                 raise InputError(
                     f"line {line} of the vocabulary, {quoted(token)}, is blank, contains white "
-                    "space or is repeated later; the line number of a token is its id, so write "
-                    "only the token on this line, or [unusedN]"
+                    "space or is repeated later; write only a token on this line, or [unusedN]"
                 )
         is_wordpiece = self.rules or any(token.startswith("##") for token in self.tokens)
         marked = [token for token in self.tokens if token.startswith(WORD_MARK) and token[1:]]
         if marked and not is_wordpiece:  # monologg/kobert has a vocab.txt of this kind
             raise InputError(
-                f"the vocabulary has tokens of SentencePiece, such as {marked[:1]}, but not the "
-                "rules that split texts; add the spiece.model or tokenizer.json of the checkpoint "
-                "to its folder"
+                f"the vocabulary has tokens of SentencePiece, such as {marked[:1]}; add the "
+                "spiece.model or tokenizer.json of the checkpoint"
             )
         specials = self.specials.tokens
         if missing := [token for token in specials if token not in self.ids]:
-            raise InputError(
-                f"the vocabulary lacks {', '.join(missing)}; expected {' '.join(specials)}"
-            )
+            raise InputError(f"the vocabulary lacks {' '.join(missing)}; it needs {specials}")
         for name, token in zip(("pad", "unk", "cls", "sep", "mask"), specials, strict=True):
             object.__setattr__(self, f"{name}_id", self.ids[token])
 
     @classmethod
     def from_file(cls, path: str | os.PathLike) -> "Vocabulary":
-        """Reads a `vocab.txt` in UTF-8; the id of a token is its line number, counted from 0.
-
-        Raises:
-            InputError: The file is missing or does not hold a valid vocabulary.
-        """
+        """Reads a `vocab.txt` in UTF-8; the id of a token is its line number, counted from 0."""
         tokens = tuple(text_lines(path))
         try:
             return cls(tokens)
@@ -115,20 +107,9 @@ class Vocabulary:
         return "".join(f"{token}\n" for token in self.tokens)
 
     def padded(self, size: int) -> "Vocabulary":
-        """Appends tokens named [unusedN], also to the rules, until there are `size` tokens.
-
-        An embedding table may have more rows than this vocabulary has tokens.
-
-        Raises:
-            InputError: The vocabulary has more than `size` tokens.
-        """
-        if len(self) > size:
-            raise InputError(
-                f"the vocabulary has {len(self):,} tokens; expected at most {size:,}, the rows of "
-                "the embedding matrix: the vocabulary belongs to another checkpoint"
-            )
+        """Appends tokens named [unusedN], also to the rules, until there are `size` tokens."""
         fillers = (token for n in count() if (token := f"[unused{n}]") not in self.ids)
-        added, rules = list(islice(fillers, size - len(self))), self.rules
+        added, rules = list(islice(fillers, max(0, size - len(self)))), self.rules
         if rules:
             from tokenizers import Tokenizer  # slow to import
 
@@ -169,12 +150,9 @@ def in_order_of_ids(ids: Mapping[str, int], *, file: str) -> tuple[str, ...]:
 
 
 def seems_lowercase(vocabulary: Vocabulary | None) -> bool:
-    """Estimates from the vocabulary whether a tokenizer lower-cases text; True without one.
-
-    A tokenizer that lower-cases also decomposes Hangul, so its tokens have neither capital letters
-    nor Hangul syllables. Tokens in brackets, such as [MASK] and <S>, do not count.
-    """
+    """Estimates from the vocabulary whether a tokenizer lower-cases text; True without one."""
     tokens = () if vocabulary is None else vocabulary.tokens
+    # Lower-casing also decomposes Hangul. Tokens in brackets, [MASK] and <S>, do not count.
     return all(
         token == token.lower() or (token[0], token[-1]) in {("[", "]"), ("<", ">")}
         for token in tokens

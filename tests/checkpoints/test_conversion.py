@@ -64,8 +64,7 @@ def test_the_generator_of_a_replaced_token_model(tmp_path):
     write_checkpoint(original, tmp_path / "both", format="bert-keras")
     convert(tmp_path / "both", tmp_path / "small", model="BertMaskedLM")
     small = open_checkpoint(tmp_path / "small")
-    table = "encoder/embeddings/token"
-    kernel = "encoder/layer_1/attention/query/kernel"
+    table, kernel = "encoder/embeddings/token", "encoder/layer_1/attention/query/kernel"
     expected = {table: original.tensors[table], kernel: original.tensors[f"generator/{kernel}"]}
     assert_same_tensors({name: small.tensors[name] for name in expected}, expected)
     assert {*small.state.momentums} == {*small.tensors}
@@ -79,8 +78,7 @@ def test_a_student_of_bert_is_a_distilbert(tmp_path, capsys):
     command = ["convert", f"{tmp_path}/teacher", f"{tmp_path}/student", "--layers", "3"]
     assert main([*command, "--format", "huggingface"]) == 0
     assert "the student has layers 0, 2, 4 of 0 to 4" in capsys.readouterr().out
-    assert student_layers(6, of=12) == [0, 2, 4, 7, 9, 11]
-    assert student_layers(1, of=5) == [0]
+    assert student_layers(6, of=12) == [0, 2, 4, 7, 9, 11] and student_layers(1, of=5) == [0]
     student = open_checkpoint(tmp_path / "student")
     assert student.metadata.model == "BertMaskedLM" and student.vocabulary == teacher.vocabulary
     assert student_of(teacher, num_layers=2).state is None
@@ -94,12 +92,11 @@ def test_a_student_of_bert_is_a_distilbert(tmp_path, capsys):
 
 @pytest.mark.parametrize("kind", ["albert", "roberta"])
 def test_students_of_relatives_keep_their_family(kind):
-    config = {**CHANGES[kind], "num_layers": 4}
-    teacher = random_checkpoint("BertClassifier", config=config)
+    teacher = random_checkpoint("BertClassifier", config={**CHANGES[kind], "num_layers": 4})
     student = student_of(teacher, num_layers=2)
     assert student.metadata.model == "BertEncoder" and not student.metadata.labels
-    assert family_of(student.metadata.config) is family_of(teacher.metadata.config)
-    assert student.metadata.config.num_layers == 2
+    config = student.metadata.config
+    assert family_of(config) is family_of(teacher.metadata.config) and config.num_layers == 2
     assert student.tensors[SEGMENTS] is teacher.tensors[SEGMENTS]
 
 

@@ -23,15 +23,9 @@ from tests.factories import assert_same_tensors, random_checkpoint
 from tests.relatives import CHANGES
 
 FIXTURES = Path(__file__).parent / "fixtures" / "huggingface"
-HEADS = {
-    "encoder": "BertEncoder",
-    "pretraining": "BertPretrainer",
-    "masked_lm": "BertMaskedLM",
-    "classification": "BertClassifier",
-    "token_labels": "BertTokenClassifier",
-    "question_answering": "BertQuestionAnswering",
-    "multiple_choice": "BertMultipleChoice",
-}
+HEADS = {"encoder": "BertEncoder", "pretraining": "BertPretrainer", "masked_lm": "BertMaskedLM"}
+HEADS |= {"classification": "BertClassifier", "token_labels": "BertTokenClassifier"}
+HEADS |= {"question_answering": "BertQuestionAnswering", "multiple_choice": "BertMultipleChoice"}
 KINDS = {"bert": {}, **{kind: CHANGES[kind] for kind in FAMILIES if kind in CHANGES}}
 PAIRS = [
     (kind, model)
@@ -105,11 +99,9 @@ def test_transformers_reads_our_files_and_we_read_its_files(tmp_path, kind, mode
     family = family_of(original.metadata.config)
     name = transformers_classes(family)[model]
     auto = f"AutoModel{name.removeprefix(family.class_prefix).removeprefix('Model')}"
-    theirs, info = getattr(transformers, auto).from_pretrained(
-        tmp_path / "it", output_loading_info=True
-    )
-    assert type(theirs).__name__ == name
-    assert not any(info.values()), info
+    load = getattr(transformers, auto).from_pretrained
+    theirs, info = load(tmp_path / "it", output_loading_info=True)
+    assert type(theirs).__name__ == name and not any(info.values()), info
     theirs.save_pretrained(tmp_path / "again")
     read = open_checkpoint(tmp_path / "again")
     assert (read.metadata, read.notes) == (original.metadata, ())
@@ -275,7 +267,7 @@ def test_values_of_published_files(values, expected):
         ({"hidden_act": "mish"}, "mish"),
         ({"position_embedding_type": "relative_key"}, "relative_key"),
         ({"is_decoder": True}, "is_decoder"),
-        ({"num_attention_heads": 3}, "num_heads"),
+        ({"num_attention_heads": 3}, "hidden_size"),
         ({"hidden_size": "8"}, "hidden_size"),
         (ELECTRA | {"summary_type": "mean"}, "summary_type"),
         (MODERNBERT | {"classifier_activation": "silu"}, "classifier_activation"),
@@ -345,8 +337,7 @@ def test_models_that_transformers_does_not_have_are_refused(tmp_path, kind, mode
     [
         ("roberta", {"activation": "relu"}, True),
         ("roberta", {"activation": "relu", "masked_lm_activation": "gelu"}, False),
-        ("electra", {"activation": "relu"}, False),
-        ("bert", {"activation": "relu"}, False),
+        *((kind, {"activation": "relu"}, False) for kind in ("electra", "bert")),
         ("bert", {"masked_lm_epsilon": 1e-5}, True),
     ],
 )

@@ -1,5 +1,7 @@
 """The native format, tensors that stay in their files, and the README.md of a folder."""
 
+import os
+
 import numpy as np
 import pytest
 
@@ -18,11 +20,10 @@ from tests.factories import assert_same_tensors, random_checkpoint, random_model
 def test_weights_and_training_state_are_read_back(tmp_path, model):
     original = with_state(random_checkpoint(model), step=2**24 + 1)
     assert write_checkpoint(original, tmp_path / "a", format="bert-keras") == ()
-    files = {path.name for path in (tmp_path / "a").iterdir()}
-    assert files == {*FILES, "training_state.safetensors"}
+    assert {*os.listdir(tmp_path / "a")} == {*FILES, "training_state.safetensors"}
     back = open_checkpoint(tmp_path / "a")
     assert (back.metadata, back.vocabulary) == (original.metadata, original.vocabulary)
-    assert back.state.step == 2**24 + 1
+    assert back.state.step == original.state.step
     for tensors in (back.tensors, back.state.momentums, back.state.velocities):
         assert_same_tensors(tensors, original.tensors)
     write_checkpoint(back, tmp_path / "b", format="bert-keras")
@@ -68,7 +69,6 @@ def test_transposed_split_and_joined_arrays(tmp_path):
     parts = stored.split(3)
     np.testing.assert_array_equal(parts[1].read(), array[44:88])
     np.testing.assert_array_equal(parts[2].transposed().read(), array[88:].T)
-    assert join_tensors(parts).shape == (132, 7)
     np.testing.assert_array_equal(join_tensors(parts).read(), array)
 
 

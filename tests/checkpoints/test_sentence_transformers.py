@@ -20,13 +20,10 @@ from tests.factories import assert_same_tensors, random_checkpoint
 from tests.relatives import CHANGES
 
 ENCODER = Path(__file__).parent / "fixtures" / "huggingface" / "encoder"
+LAST = DenseModule(units=3, activation="identity", has_bias=False)
 FULL = EmbeddingConfig(
     pooling=("cls", "mean"),
-    modules=(
-        DenseModule(units=5, activation="gelu"),
-        NormalizeModule(),
-        DenseModule(units=3, activation="identity", has_bias=False),
-    ),
+    modules=(DenseModule(units=5, activation="gelu"), NormalizeModule(), LAST),
     prompts={"query": "find: ", "passage": ""},
     default_prompt_name="query",
     similarity="dot",
@@ -39,10 +36,8 @@ def folder_of(tmp_path, *kinds, subfolder="", **pooling) -> Path:
     folder = tmp_path / "model"
     shutil.copytree(ENCODER, folder / subfolder)
     paths = [subfolder, *(f"{index}_{kind}" for index, kind in enumerate(kinds, 1))]
-    listed = [
-        {"path": path, "type": f"sentence_transformers.models.{kind}"}
-        for path, kind in zip(paths, ("Transformer", *kinds), strict=True)
-    ]
+    types = [f"sentence_transformers.models.{kind}" for kind in ("Transformer", *kinds)]
+    listed = [{"path": path, "type": kind} for path, kind in zip(paths, types, strict=True)]
     (folder / "modules.json").write_text(json.dumps(listed))
     change_json(folder / "1_Pooling" / "config.json", **pooling)
     return folder

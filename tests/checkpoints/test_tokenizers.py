@@ -57,8 +57,7 @@ def test_an_old_tokenizer_json_is_read(folder):
         old["model"]["merges"] = [" ".join(pair) for pair in old["model"]["merges"]]
     else:
         *_, metaspace = old["pre_tokenizer"]["pretokenizers"]
-        for name in ("prepend_scheme", "split"):
-            del metaspace[name]
+        del metaspace["prepend_scheme"], metaspace["split"]
         metaspace |= {"str_rep": "▁", "add_prefix_space": True}
     (folder / "tokenizer.json").write_text(json.dumps(old), "utf-8")
     assert read(folder).vocabulary == rules_vocabulary(current)
@@ -101,10 +100,7 @@ def test_published_tokenizer_files_are_written_as_tokenizer_json(folder, tmp_pat
     indirect=["folder"],
 )
 def test_damaged_files_are_refused(folder, file, data, named):
-    if data is None:
-        (folder / file).unlink()
-    else:
-        (folder / file).write_text(data, "utf-8")
+    (folder / file).unlink() if data is None else (folder / file).write_text(data, "utf-8")
     with pytest.raises(InputError, match=named):
         read(folder)
 

@@ -18,6 +18,7 @@ TABLES = {  # to which examples add rows, by their modules
     "FAMILIES": "bert_keras.families",
     "PRETRAINING_TASKS": "bert_keras.runs.recipes",
     "TASKS": "bert_keras.downstream.catalog",
+    "DESCRIPTIONS": "bert_keras.downstream.catalog",
 }
 
 

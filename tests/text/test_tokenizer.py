@@ -4,6 +4,7 @@ import random
 import string
 import unicodedata
 from collections import defaultdict, deque
+from itertools import groupby
 
 import numpy as np
 import pytest
@@ -16,15 +17,9 @@ from bert_keras.text.vocab import SPECIAL_TOKENS, Vocabulary
 from tests.unicode_texts import SUITE, characters_in_any_order, some_characters
 
 LETTERS = string.ascii_letters + string.digits + "éÉßﬁıİабσςΣᄒ日本한𐐨\ue000"
-VOCABULARY = Vocabulary(
-    (
-        *SPECIAL_TOKENS,
-        *LETTERS,
-        *(f"##{letter}" for letter in LETTERS),
-        *string.punctuation,
-        *("cafe", "café", "##fe", "mask", "the", "##the", "hello", "x" * 150, "##" + "x" * 50),
-    )
-)
+WORDS = ("cafe", "café", "##fe", "mask", "the", "##the", "hello", "x" * 150, "##" + "x" * 50)
+PARTS = (*LETTERS, *(f"##{letter}" for letter in LETTERS), *string.punctuation)
+VOCABULARY = Vocabulary((*SPECIAL_TOKENS, *PARTS, *WORDS))
 LOWERCASE = pytest.mark.parametrize("lowercase", [True, False], ids=["uncased", "cased"])
 
 
@@ -55,13 +50,8 @@ def google_tokens(text: str, vocabulary: Vocabulary, *, lowercase: bool):
 
 
 def split_words(indexed):
-    words = [[]]
-    for character, index in indexed:
-        if character.split():
-            words[-1].append((character, index))
-        else:
-            words.append([])
-    return [word for word in words if word]
+    groups = groupby(indexed, lambda each: bool(each[0].split()))
+    return [[*group] for is_word, group in groups if is_word]
 
 
 def separate_punctuation(word):

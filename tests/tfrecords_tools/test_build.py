@@ -15,8 +15,6 @@ from tfrecords_tools.check import every_file, parsed_batches
 from tfrecords_tools.settings import BuildSettings, GoogleSettings
 
 SMALL = BuildSettings(max_length=40, max_predictions=6, duplicates=8, shards=2, seed=7)
-PACKED = replace(SMALL, objective="sop", sequences_per_record=3)
-PLAIN = BuildSettings(max_length=40, max_predictions=0, objective="full-sentences")
 
 
 def built(corpus, vocabulary, output, **changes):
@@ -25,35 +23,25 @@ def built(corpus, vocabulary, output, **changes):
 
 
 def records_of(files, vocabulary):
-    """Yields (label, tokens of A, tokens of B) with the masked tokens restored."""
+    """Yields the tokens of each record with the masked tokens restored."""
     files = every_file(files)
+    options = {"schema": common_schema(files), "vocab_size": len(vocabulary)}
     for file in files:
-        schema, vocab_size = common_schema(files), len(vocabulary)
-        for batch in parsed_batches(file, schema=schema, vocab_size=vocab_size):
+        for batch in parsed_batches(file, **options):
             for row in range(len(batch["input_ids"])):
                 ids = batch["input_ids"][row].copy()
                 counted = batch["masked_lm_weights"][row] > 0
                 positions = batch["masked_lm_positions"][row][counted]
                 ids[positions] = batch["masked_lm_ids"][row][counted]
-                tokens = [vocabulary.tokens[number] for number in ids]
-                first = tokens.index("[SEP]")
-                last = tokens.index("[SEP]", first + 1)
-                label = int(batch["next_sentence_labels"][row, 0])
-                yield label, tokens[1:first], tokens[first + 1 : last]
-
-
-def documents_in(tokens):
-    return {token for token in tokens if token.startswith("doc")}
+                yield [vocabulary.tokens[number] for number in ids]
 
 
 def test_the_folder_and_its_disjoint_splits(corpus, vocabulary, tmp_path):
     manifest = built(corpus, vocabulary, tmp_path / "records", held_out_rate=0.3)
     names = ["train-00000-of-00002", "train-00001-of-00002", "held-out-00000-of-00001"]
     folder = tmp_path / "records"
-    assert {path.name for path in folder.iterdir()} == {
-        *("manifest.json", "vocab.txt"),
-        *(f"{name}.tfrecord" for name in names),
-    }
+    names = {"manifest.json", "vocab.txt", *(f"{name}.tfrecord" for name in names)}
+    assert {path.name for path in folder.iterdir()} == names
     assert json.loads((folder / "manifest.json").read_text()) == manifest
     assert manifest["settings"]["lowercase"] is True and manifest["settings"]["seed"] == 7
     assert Vocabulary.from_file(folder / "vocab.txt") == vocabulary
@@ -66,7 +54,7 @@ def test_the_folder_and_its_disjoint_splits(corpus, vocabulary, tmp_path):
     seen = {}
     for name in ("train", "held-out"):
         records = records_of(f"{tmp_path}/records/{name}*", vocabulary)
-        seen[name] = documents_in(t for _, first, second in records for t in (*first, *second))
+        seen[name] = {t for record in records for t in record if t.startswith("doc")}
     assert (len(seen["train"]), len(seen["held-out"])) == (4, 2)
     assert not seen["train"] & seen["held-out"]
 
@@ -77,7 +65,7 @@ def test_the_folder_and_its_disjoint_splits(corpus, vocabulary, tmp_path):
         ("a b c\nd e f\ng h\n", {}, "1 document"),
         ("ada\n\nben\n\ncy\n", {"held_out_rate": 0.5}, "3 documents"),
         ("ada\n\nben\n\ncy\n", {"shards": 99}, "99 shards"),
-        ("ada\n\nben\n\ncy\n", {"objective": "sop"}, "sop"),
+        ("ada\n\nben\n\ncy\n", {"objective": "sop"}, "train"),
         ("ada\n\nben\n", {"splitter": "jp"}, "'jp'"),
     ],
 )
@@ -99,9 +87,7 @@ def test_impossible_settings_are_refused(field, value):
         BuildSettings(max_predictions=0, mask_rate=0.2)
 
 
-RESUMED = BuildSettings(
-    max_length=40, max_predictions=6, duplicates=2, shards=3, held_out_rate=0.3, seed=7
-)
+RESUMED = replace(SMALL, duplicates=2, shards=3, held_out_rate=0.3)
 GOOGLE = GoogleSettings(max_length=40, max_predictions=6, duplicates=2, shards=3)
 
 

@@ -1,5 +1,7 @@
 """Records are verified one by one and compared with their manifest."""
 
+import shutil
+
 import numpy as np
 import pytest
 
@@ -81,7 +83,7 @@ def test_wrong_records_are_named(make, changes, message):
 def test_a_wrong_record_of_a_file_is_named(write):
     for wrong in (features(input_ids=[2, 5, 9, 7, 3, 8, 1, 3, 0]), packed()):
         path = write(features(), wrong)
-        with pytest.raises(InputError, match=rf"{path} contains a wrong record"):
+        with pytest.raises(InputError, match=rf"{path} has a wrong record"):
             check_records(path, vocabulary=VOCABULARY)
     path = write(features(), features(masked_lm_positions=[2, 8, 0]))
     with pytest.raises(InputError, match=rf"{path}, record 2: "):
@@ -102,16 +104,12 @@ def test_a_folder_that_matches_its_manifest_passes(folder, vocabulary):
     counts = check_records(folder, vocabulary=vocabulary)
     assert (counts["files"], counts["manifests"]) == (2, 1)
     (folder / SECOND).unlink()
-    counts = check_records(folder / FIRST, vocabulary=vocabulary)
-    assert counts["files"] == 1  # named files do not need the others
+    # Named files do not need the others.
+    assert check_records(folder / FIRST, vocabulary=vocabulary)["files"] == 1
 
 
 def rewrite(folder, change, name=SECOND):
     (folder / name).write_bytes(change((folder / name).read_bytes()))
-
-
-def copy(folder, name):
-    (folder / name).write_bytes((folder / FIRST).read_bytes())
 
 
 def restate(folder, old, new):
@@ -124,7 +122,7 @@ def restate(folder, old, new):
         (lambda f: rewrite(f, lambda data: data[:99]), SECOND),
         (lambda f: rewrite(f, lambda data: data * 2), SECOND),
         (lambda f: (f / SECOND).rename(f / "c.tfrecord"), "c.tfrecord"),
-        (lambda f: copy(f, "c.tfrecord"), "c.tfrecord"),
+        (lambda f: shutil.copy(f / FIRST, f / "c.tfrecord"), "c.tfrecord"),
         (lambda f: (f / SECOND).unlink(), SECOND),
         (lambda f: restate(f, b'"sha256": "', b'"sha256": "0'), "another vocabulary"),
         (lambda f: restate(f, b'"format": 2', b'"format": 3'), "format 2"),

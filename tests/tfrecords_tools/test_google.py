@@ -79,11 +79,8 @@ def written(files, vocabulary, folder, *, num_outputs=1, **settings):
 
 def records_of(path):
     for record in tf.data.TFRecordDataset([str(path)]).as_numpy_iterator():
-        features = tf.train.Example.FromString(record).features.feature
-        yield {
-            name: list(feature.int64_list.value or feature.float_list.value)
-            for name, feature in features.items()
-        }
+        features = tf.train.Example.FromString(record).features.feature.items()
+        yield {n: list(f.int64_list.value or f.float_list.value) for n, f in features}
 
 
 def digest(paths):
@@ -144,10 +141,8 @@ def test_records_equal_the_original(case, files, vocabulary, tmp_path):
 
 def test_invalid_text_and_settings_are_refused(vocabulary, tmp_path):
     path = tmp_path / "text.txt"
-    for text, found in (
-        (b"ada\nsees \xff maps\n", r"text.txt, line 2 .*0xff at column 6"),
-        (b"\n \n\xe2\x80\x8b\n", "no text"),
-    ):
+    invalid = b"ada\nsees \xff maps\n", r"text.txt, line 2 .*0xff at column 6"
+    for text, found in (invalid, (b"\n \n\xe2\x80\x8b\n", "no text")):
         path.write_bytes(text)
         with pytest.raises(InputError, match=found):
             written([str(path)], vocabulary, tmp_path / "o")

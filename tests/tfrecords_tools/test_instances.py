@@ -1,3 +1,4 @@
+from bisect import bisect_left
 from random import Random
 
 import numpy as np
@@ -28,10 +29,7 @@ def draws(corpus, *, max_length=128, short=0.1, seed=1, fills_records=False):
         other = random.choice([each for each in range(len(corpus)) if each != number])
         bounds = corpus[other][1]
         first = random.randrange(len(bounds) - 1)
-        last = next(
-            (n for n in range(first + 1, len(bounds)) if bounds[n] - bounds[first] >= num_tokens),
-            len(bounds) - 1,
-        )
+        last = bisect_left(bounds, bounds[first] + num_tokens, first + 1, len(bounds) - 1)
         return bounds[first], bounds[last]
 
     return instances.PairChoices(random, max_length, short, other_text, fills_records)
@@ -54,12 +52,10 @@ def test_random_next_is_of_another_document_and_true_next_follows():
     bounds = {position for _, bounds in corpus for position in bounds}
     for (text_a, text_b), label in instances_of(instances.next_sentence, corpus):
         assert {*text_a, *text_b} <= bounds
-        assert text_a[0] < text_a[1]
-        assert text_b[0] < text_b[1]
+        assert text_a[0] < text_a[1] and text_b[0] < text_b[1]
         first, second = document_of(corpus, text_a[0]), document_of(corpus, text_b[0])
-        assert document_of(corpus, text_a[1] - 1) == first
-        assert document_of(corpus, text_b[1] - 1) == second
-        assert (first != second) == bool(label)
+        last = document_of(corpus, text_a[1] - 1), document_of(corpus, text_b[1] - 1)
+        assert last == (first, second) and (first != second) == bool(label)
         assert label or text_b[0] == text_a[1]
 
 
@@ -67,13 +63,11 @@ def test_random_next_is_of_another_document_and_true_next_follows():
 def test_labels_are_balanced_to_the_pair(objective):
     for seed in range(8):
         labels = [label for _, label in instances_of(objective, many(seed), seed=seed)]
-        assert len(labels) > 200
-        assert 2 * sum(labels) == len(labels)
+        assert 2 * sum(labels) == len(labels) > 200
 
 
 def test_sentence_order_pairs_adjacent_texts():
-    corpus = many()
-    used = set()
+    corpus, used = many(), set()
     for (text_a, text_b), label in instances_of(instances.sentence_order, corpus):
         before, after = (text_b, text_a) if label else (text_a, text_b)
         assert before[1] == after[0]

@@ -14,9 +14,7 @@ TOKENS = np.arange(100, dtype=np.uint16) % 45 + 5
 
 def table(*instances):
     """Of (label, spans)."""
-    rows = [
-        (number, label, *span) for number, (label, spans) in enumerate(instances) for span in spans
-    ]
+    rows = [(n, label, *span) for n, (label, spans) in enumerate(instances) for span in spans]
     return SpanTable(*np.array(rows, np.int64).T)
 
 
@@ -24,17 +22,13 @@ def test_features_of_several_pairs_in_a_record():
     schema, generator = PretrainingSchema(10, 0, max_sequences=3), np.random.default_rng(1)
     instances = [(1, [(0, 1), (5, 6)]), (0, [(10, 11), (11, 12)])]
     sequences = sequences_of(table(*instances), schema=schema, generator=generator)
-    tokens = np.concatenate(
-        [TOKENS[s : s + n] for s, n in zip(sequences.starts, sequences.lengths, strict=True)]
-    )
-    record = record_features(
-        sequences, tokens, schema=schema, vocabulary=VOCABULARY, masker=None, generator=generator
-    )
-    first = [2, 5, 3, 10, 3]
-    second = [2, 15, 3, 16, 3]
+    spans = zip(sequences.starts, sequences.lengths, strict=True)
+    tokens = np.concatenate([TOKENS[start : start + length] for start, length in spans])
+    options = {"schema": schema, "vocabulary": VOCABULARY, "masker": None, "generator": generator}
+    record = record_features(sequences, tokens, **options)
+    first, second = [2, 5, 3, 10, 3], [2, 15, 3, 16, 3]
     is_turned = record["input_ids"][0, 1] == 15
-    both = second + first if is_turned else first + second
-    assert record["input_ids"].tolist() == [both]
+    assert record["input_ids"].tolist() == [second + first if is_turned else first + second]
     assert record["segment_ids"].tolist() == [[0, 0, 0, 1, 1] * 2]
     assert record["position_ids"].tolist() == [[0, 1, 2, 3, 4] * 2]
     assert record["sequence_ids"].tolist() == [[1] * 5 + [2] * 5]
@@ -48,8 +42,7 @@ def test_shortening_removes_tokens_at_both_ends_of_the_longer_text():
     generator = np.random.default_rng(1)
     sequences = sequences_of(pairs, schema=PretrainingSchema(63, 0), generator=generator)
     starts = sequences.starts
-    assert (sequences.lengths.reshape(-1, 2) == [40, 20]).all()
-    assert (starts[1::2] == 500).all()
+    assert (sequences.lengths.reshape(-1, 2) == [40, 20]).all() and (starts[1::2] == 500).all()
     assert 110 < starts[::2].min() < starts[::2].max() < 150
     # 60 tokens are cut, each at the start with p = 1/2: five standard errors of the mean
     assert starts[::2].mean() == pytest.approx(130, abs=5 * (60 / 4 / 1000) ** 0.5)
@@ -69,12 +62,9 @@ def test_every_sequence_has_a_position_without_overlap(most):
     sizes = np.random.default_rng(0).integers(3, 129, 500)
     order, rows, columns = filled(sizes, most=most)
     assert sorted(order.tolist()) == list(range(500))
-    assert (np.diff(rows) >= 0).all()
-    assert np.bincount(rows).min() >= 1
-    assert np.bincount(rows).max() <= most
-    ends = columns + sizes[order]
+    assert (np.diff(rows) >= 0).all() and {*np.bincount(rows)} <= {*range(1, most + 1)}
+    ends, follows = columns + sizes[order], np.diff(rows) == 0
     assert ends.max() <= 128
-    follows = np.diff(rows) == 0
     assert (columns[1:][follows] == ends[:-1][follows]).all()
     assert (columns[1:][~follows] == 0).all()
     small = np.random.default_rng(0).integers(3, 65, 5000)

@@ -6,14 +6,7 @@ import numpy as np
 import pytest
 
 from tfrecords_tools import store as stores
-from tfrecords_tools.store import (
-    TokenStore,
-    TokenWriter,
-    documents_of,
-    join_stores,
-    ranges_of,
-    token_dtype,
-)
+from tfrecords_tools.store import TokenStore, TokenWriter, documents_of, ranges_of, token_dtype
 
 DTYPE = token_dtype(1000)
 CORPUS = [[[1, 2, 3], [4]], [[5, 6]], [[7], [8, 9], [999]]]
@@ -56,7 +49,7 @@ def test_a_store_is_read_as_it_was_written(tmp_path):
 def test_joined_stores_contain_all_documents(tmp_path, cut):
     parts = [CORPUS[:cut], [], CORPUS[cut:], CORPUS]
     folders = [written(tmp_path / str(n), part) for n, part in enumerate(parts)]
-    join_stores(folders, tmp_path / "whole")
+    stores.join_stores(folders, tmp_path / "whole")
     assert read(tmp_path / "whole") == CORPUS * 2
 
 
@@ -67,17 +60,15 @@ def test_ranges_contain_every_sentence_once_in_order(tmp_path, monkeypatch, sent
     monkeypatch.setattr(stores, "SENTENCES_PER_RANGE", sentences)
     ranges = list(ranges_of(store, [5, 0, 20, 14]))
     assert len({(each.unit, each.part) for each in ranges}) == len(ranges)
-    assert {each.unit for each in ranges} == {0, 2, 3}
-    assert {5, 25} < {each.last for each in ranges}
+    assert {each.unit for each in ranges} == {0, 2, 3} and {5, 25} < {r.last for r in ranges}
     assert (ranges[0].start, ranges[-1].end) == (0, store.num_sentences)
     assert all(before.end == after.start for before, after in pairwise(ranges))
     assert all(each.end - each.start < sentences + 7 for each in ranges)
     documents = [document for each in ranges for document in documents_of(store, each)]
     assert sorted({number for number, _ in documents}) == list(range(store.num_documents))
     sentences = [(number, pair) for number, bounds in documents for pair in pairwise(bounds)]
-    assert [pair for _, pair in sentences] == list(
-        pairwise(store.sentences(0, store.num_sentences).tolist())
-    )
+    bounds = store.sentences(0, store.num_sentences).tolist()
+    assert [pair for _, pair in sentences] == list(pairwise(bounds))
     for number, bounds in sentences:
         tokens = np.frombuffer(store.tokens(*bounds), store.dtype)
         assert set(tokens.tolist()) == {number + 1}

@@ -40,8 +40,7 @@ def test_long_sentences_are_cut_and_counted(vocabulary, tmp_path):
     assert result["counts"]["long_sentences_cut"] == 1
     long = np.array([3, 0, 25]), np.array([True, False, True])
     lengths, is_first = divide_long_sentences(*long, longest=10)
-    assert lengths.tolist() == [3, 0, 9, 8, 8]
-    assert is_first.tolist() == [True, False, True, False, False]
+    assert lengths.tolist() == [3, 0, 9, 8, 8] and is_first.tolist() == [1, 0, 1, 0, 0]
 
 
 @pytest.fixture
@@ -94,6 +93,5 @@ def test_a_segmenter_raises_the_ids_that_continue_a_word(plugins, tmp_path):
     settings = BuildSettings(**options, max_length=50)
     TokenizeUnit(unit, tmp_path / "tokens", vocabulary, settings)()
     size = len(vocabulary)
-    assert read(tmp_path / "tokens") == [
-        [[6, 7 + size, 10, 11 + size, 5], [8, 9 + size, 6, 7 + size, 5]]
-    ]
+    expected = [[6, 7 + size, 10, 11 + size, 5], [8, 9 + size, 6, 7 + size, 5]]
+    assert read(tmp_path / "tokens") == [expected]

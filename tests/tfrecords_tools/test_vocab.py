@@ -16,21 +16,11 @@ from bert_keras.text.tokenizer import WordPieceTokenizer, normalizer
 from bert_keras.text.vocab import SPECIAL_TOKENS
 from tfrecords_tools import vocab as counting
 from tfrecords_tools.cli import main
-from tfrecords_tools.vocab import (
-    count_bert_words,
-    reserved_tokens,
-    train_vocabulary,
-    train_wordpiece,
-)
+from tfrecords_tools.vocab import reserved_tokens, train_vocabulary, train_wordpiece
 
 LICENSE = (Path(__file__).parents[2] / "LICENSE").read_text("utf-8")
 WORDS = Counter({"low": 5, "lower": 2, "newest": 6, "widest": 3})
 LETTERS = "aAbB.,-'é\u0301İßΣςﬁ日本。「あア\u200b\u00a0\u2028\t\x0c\x00🙂1٣" + " " * 10
-
-
-def expected_counts(text, *, lowercase):
-    normalized = normalizer(lowercase=lowercase).normalize_str(text)
-    return Counter(word for word, _ in BertPreTokenizer().pre_tokenize_str(normalized))
 
 
 @pytest.mark.parametrize("lowercase", [True, False])
@@ -41,15 +31,11 @@ def test_words_are_counted_as_the_tokenizer_divides_them(lowercase):
     texts += ["".join(random.Random(seed).choices(LETTERS, k=4000)) for seed in range(5)]
     texts += ["The café, the CAFE\u0301! [MASK] 日本 a\u200bb a\tb\x0cc don't", ""]
     for text in texts:
-        assert count_bert_words([text], lowercase=lowercase) == expected_counts(
-            text, lowercase=lowercase
-        )
-    assert count_bert_words(["a b.", "", "a日 b"], lowercase=True) == {
-        "a": 2,
-        "b": 2,
-        ".": 1,
-        "日": 1,
-    }
+        normalized = normalizer(lowercase=lowercase).normalize_str(text)
+        words = [word for word, _ in BertPreTokenizer().pre_tokenize_str(normalized)]
+        assert counting.count_bert_words([text], lowercase=lowercase) == Counter(words)
+    counts = counting.count_bert_words(["a b.", "", "a日 b"], lowercase=True)
+    assert counts == {"a": 2, "b": 2, ".": 1, "日": 1}
 
 
 def test_the_vocabulary_does_not_depend_on_the_processes(tmp_path, monkeypatch):
@@ -127,7 +113,6 @@ def test_a_new_process_with_other_threads_learns_the_same_bytes(tmp_path, model)
         ({"size": 6}, "expected 7"),
         ({"size": 50, "unused": 44}, "expected 51"),
         ({"size": 200, "model": "bpe"}, "expected 262"),
-        ({"size": 16, "model": "unigram"}, "16 tokens"),
         ({"size": 400, "model": "unigram", "unused": 3}, "unigram"),
         ({"size": 400, "model": "bpe", "segmenter": "a:b"}, "bpe"),
         ({"size": 400, "model": "bep"}, "'bpe'"),

@@ -1,7 +1,4 @@
-"""Reads and writes Hugging Face's config.json.
-
-When transformers saves a model again, it keeps EXTRA_KEY in the file.
-"""
+"""Reads and writes Hugging Face's config.json; transformers keeps EXTRA_KEY in it."""
 
 import dataclasses
 import json
@@ -62,10 +59,8 @@ def check_fixed(values: Mapping[str, Any], fixed: Mapping[str, Any], *, file: st
     """Raises InputError if a value of the JSON file `file` is not the only supported one."""
     for name, expected in fixed.items():
         if values.get(name) not in (None, expected):
-            raise InputError(
-                f"{file}: {name} is {json.dumps(values[name])}; expected {json.dumps(expected)}, "
-                "the only supported value"
-            )
+            found = json.dumps(values[name])
+            raise InputError(f"{file}: {name} is {found}; expected {json.dumps(expected)}")
 
 
 def read_values(folder: Path) -> tuple[dict[str, Any], Family]:
@@ -122,8 +117,7 @@ def read_architecture(values: Mapping[str, Any], family: Family, *, ignore: Coll
     models |= {"": "", f"{family.class_prefix}{NEXT_SENTENCE}": ""}
     if name not in models:
         raise InputError(
-            f"{CONFIG} names the class {name}; if the model computes the same as one of "
-            f"{', '.join(filter(None, models))}, write this name in its place"
+            f"{CONFIG} names the class {name}; known: {', '.join(filter(None, models))}"
         )
     if values.get("auto_map"):
         problem = f"{CONFIG} has an auto_map, which names code that bert-keras never runs"
@@ -136,32 +130,20 @@ def read_labels(values: Mapping[str, Any], count: int) -> tuple[str, ...]:
     names = {str(index): name for index, name in (values.get("id2label") or {}).items()}
     ids = [str(index) for index in range(count)]
     if values.get("num_labels", count) != count or (names and {*names} != {*ids}):
-        raise InputError(
-            f"{CONFIG}: id2label is {json.dumps(values.get('id2label'))}; expected {count} labels "
-            "numbered from 0, one for each row of the classifier"
-        )
+        raise InputError(f"{CONFIG}: id2label is {names}; expected {count} labels, numbered from 0")
     return tuple(str(names[index]) for index in ids) if names else numbered_labels(count)
 
 
 def write_config(
     metadata: ModelMetadata, folder: Path, *, family: Family, vocabulary: Vocabulary | None
 ) -> None:
-    """Writes config.json.
-
-    Args:
-        metadata: The description of the model.
-        folder: The folder to write to.
-        family: The family of the model.
-        vocabulary: The vocabulary, None if the folder gets no tokenizer files.
-    """
+    """Writes config.json; `vocabulary` is None if the folder gets no tokenizer files."""
     config = metadata.config
     activations = {ours: name for name, ours in reversed(ACTIVATIONS.items())}
-    extra = {"model": metadata.model, "text_columns": metadata.text_columns}
-    extra |= {"shortens_first": metadata.shortens_first}
-    if metadata.task:
-        extra["task"] = metadata.task
-    if vocabulary is None:  # otherwise the tokenizer files state these values
-        extra |= {"lowercase": metadata.lowercase, "max_length": metadata.max_length}
+    names = ["model", "text_columns", "shortens_first", *["task"] * bool(metadata.task)]
+    # Otherwise the tokenizer files state these values.
+    names += ["lowercase", "max_length"] if vocabulary is None else []
+    extra = {name: getattr(metadata, name) for name in names}
     values = {
         "architectures": [transformers_classes(family)[metadata.model]],
         "model_type": family.kind,

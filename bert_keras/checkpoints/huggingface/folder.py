@@ -20,15 +20,7 @@ from bert_keras.checkpoints.checkpoint import (
     their_tensors,
     with_extra,
 )
-from bert_keras.checkpoints.huggingface.config import (
-    CONFIG,
-    read_architecture,
-    read_config,
-    read_labels,
-    read_values,
-    transformers_classes,
-    write_config,
-)
+from bert_keras.checkpoints.huggingface import config as config_file
 from bert_keras.checkpoints.huggingface.tokenizer import read_tokenizer, write_tokenizer
 from bert_keras.checkpoints.tensors import (
     StoredTensor,
@@ -52,15 +44,15 @@ BUFFERS = ("embeddings.position_ids", "embeddings.token_type_ids")
 
 def recognises(path: Path) -> bool:
     """Returns whether the folder has weights or config.json of transformers."""
-    is_config = (path / CONFIG).is_file() and not any(path.glob("*.index"))
+    is_config = (path / config_file.CONFIG).is_file() and not any(path.glob("*.index"))
     return is_config or any((path / name).is_file() for name in FILES)
 
 
 def read(path: Path, *, ignore: Collection[str]) -> Checkpoint:
     """Reads a folder of transformers; see `formats.FORMATS`."""
-    values, family = read_values(path)
-    config = read_config(values, family)
-    named_model = read_architecture(values, family, ignore=ignore)
+    values, family = config_file.read_values(path)
+    config = config_file.read_config(values, family)
+    named_model = config_file.read_architecture(values, family, ignore=ignore)
     prefix, stored = f"{family.prefix or family.kind}.", {}
     for name, tensor in stored_weights(path).items():  # old files have gamma and beta
         name = name.removeprefix("module.").replace(".LayerNorm.gamma", ".LayerNorm.weight")
@@ -74,7 +66,7 @@ def read(path: Path, *, ignore: Collection[str]) -> Checkpoint:
     labels = ()
     if KINDS[model].is_labelled:
         head = KINDS[model].heads[0]
-        labels = read_labels(values, tensors[f"{head}/dense/bias"].shape[0])
+        labels = config_file.read_labels(values, tensors[f"{head}/dense/bias"].shape[0])
     text = read_tokenizer(path, tokenizer_class=values.get("tokenizer_class"), ignore=ignore)
     has_pooler = KINDS[model].reads_pooled_output or "encoder/pooler/kernel" in tensors
     metadata = ModelMetadata(
@@ -100,7 +92,7 @@ def read(path: Path, *, ignore: Collection[str]) -> Checkpoint:
 
 def stored_config(path: Path) -> BertConfig:
     """Returns the configuration in config.json; see `formats.FORMATS`."""
-    return read_config(*read_values(path))
+    return config_file.read_config(*config_file.read_values(path))
 
 
 def write(checkpoint: Checkpoint, folder: Path) -> tuple[str, ...]:
@@ -108,28 +100,26 @@ def write(checkpoint: Checkpoint, folder: Path) -> tuple[str, ...]:
     metadata, vocabulary, notes = checkpoint.metadata, checkpoint.vocabulary, ()
     config, model = metadata.config, metadata.model
     family = family_of(config, vocabulary)
-    if family is None or model not in transformers_classes(family):
+    if family is None or model not in config_file.transformers_classes(family):
         raise InputError(
-            f"huggingface cannot store this {model}{f' of {family.kind}' if family else ''}; keep "
-            'the format bert-keras, or write only the encoder: model="BertEncoder" (--model-class '
-            "BertEncoder)"
+            f"huggingface cannot store this {model}{f' of {family.kind}' if family else ''}; write "
+            'only the encoder: model="BertEncoder" (--model-class BertEncoder)'
         )
-    table = weight_names(family, model, config, is_bare=model == "BertEncoder")
+    is_bare = model == "BertEncoder"
+    table = weight_names(family, model, config, is_bare=is_bare)
     tensors = their_tensors(
         checkpoint.tensors, table, is_transposed=is_transposed, format="huggingface"
     )
     padding = family.fixed_values.get("pad_token_id")
     if vocabulary is not None and padding not in (None, vocabulary.pad_id):
         raise InputError(
-            f"the padding has the id {vocabulary.pad_id}, but a {family.kind} counts positions from"
-            f" {padding}; choose another format for a model with this vocabulary"
+            f"the padding has the id {vocabulary.pad_id}; expected {padding} for {family.kind}"
         )
-    write_config(metadata, folder, family=family, vocabulary=vocabulary)
+    config_file.write_config(metadata, folder, family=family, vocabulary=vocabulary)
     if vocabulary is not None:
         notes += write_tokenizer(metadata, vocabulary, folder)
     write_tensors(folder / SAFETENSORS, tensors, metadata={"format": "pt"})
-    class_name = transformers_classes(family)[model]
-    is_bare = model == "BertEncoder"
+    class_name = config_file.transformers_classes(family)[model]
     has_pooler = family.has_pooler if is_bare else KINDS[model].reads_pooled_output
     if has_pooler and not config.has_pooler:
         notes += (f"the model has no pooler: {class_name} starts with a random one",)
@@ -139,24 +129,15 @@ def write(checkpoint: Checkpoint, folder: Path) -> tuple[str, ...]:
     theirs = "gelu" if family.has_gelu_head else config.activation
     theirs = family.traits.get("masked_lm_activation", theirs)
     if "masked_lm" in KINDS[model].heads and head != (theirs, 0.0):
-        notes += (
-            f"the masked-LM head of this model has the activation {head[0]} and a LayerNorm "
-            "epsilon of its own, which the format cannot state: logits differ by up to 2e-3",
-        )
+        reason = "activation or epsilon of its own, which the format cannot state"
+        notes += (f"the masked-LM head has an {reason}: logits differ by up to 2e-3",)
     return notes
 
 
 def weight_names(
     family: Family, model: str, config: BertConfig, *, is_bare: bool = True
 ) -> dict[str, str]:
-    """Returns the names of weights in transformers by their public names.
-
-    Args:
-        family: The family of the model.
-        model: The name of our model class.
-        config: The configuration, for the number of blocks.
-        is_bare: Whether the names of the encoder's weights lack the prefix `bert.` and so on.
-    """
+    """Returns the names of weights in transformers by public names; `is_bare`: without `bert.`."""
     prefix = "" if is_bare else f"{family.prefix or family.kind}."
     parts = ("encoder", "next_sentence", *KINDS[model].heads)
     names = {**KINDS[model].weight_names, **family.weight_names}
@@ -184,15 +165,17 @@ def _model_of(
     found = [
         model
         for model, kind in KINDS.items()
-        if model in transformers_classes(family)
+        if model in config_file.transformers_classes(family)
         and weight_names(family, model, config).get(kind.head_weight) in weights
     ]
     if "BertMaskedLM" in found:
         names = weight_names(family, "BertPretrainer", config)
         return "BertPretrainer" if names.get("next_sentence/dense/kernel") in weights else found[0]
     if len(found) > 1 and named_model not in found:
-        classes = ", ".join(transformers_classes(family)[model] for model in found)
-        raise InputError(f"the head can be of {classes}; name it in the architectures of {CONFIG}")
+        classes = ", ".join(config_file.transformers_classes(family)[model] for model in found)
+        raise InputError(
+            f"the head can be of {classes}; name it in the architectures of {config_file.CONFIG}"
+        )
     return named_model if named_model in found else next(iter(found), "BertEncoder")
 
 
@@ -200,10 +183,7 @@ def stored_weights(folder: Path) -> dict[str, StoredTensor]:
     """Returns the arrays of a folder under their names in the file."""
     file = next((file for file in FILES if (folder / file).is_file()), "")
     if not file:
-        raise InputError(
-            f"{folder} has no {SAFETENSORS}; if it has weights of TensorFlow or Flax, load it in "
-            "transformers 4 and save it again"
-        )
+        raise InputError(f"{folder} has no {SAFETENSORS}; save it again with transformers")
     shards = [file]
     if file.endswith(INDEX):
         shards = sorted({*json_object(folder / file)["weight_map"].values()})
@@ -221,8 +201,7 @@ def _torch_tensors(path: Path) -> dict[str, StoredTensor]:
         arrays = {name: tensor.detach().float().numpy() for name, tensor in tensors.items()}
     except (ImportError, pickle.UnpicklingError, RuntimeError, EOFError, AttributeError) as error:
         raise InputError(
-            f"{path} cannot be read: it needs PyTorch (pip install torch) and may contain only "
-            f"dense tensors; save it again as {SAFETENSORS} where it was made"
+            f"{path} cannot be read: pip install torch, or save it again as {SAFETENSORS}"
         ) from error
     return {name: of_array(a.shape, lambda a=a: a) for name, a in arrays.items()}
 
@@ -241,6 +220,5 @@ def _drop_copies(weights: dict[str, StoredTensor], family: Family, config: BertC
             tensor = weights.pop(copy)
             if not np.array_equal(weights.setdefault(first, tensor).read(), tensor.read()):
                 raise InputError(
-                    f"{copy} and {first} differ, but the model has one weight for both; to use the "
-                    f"second: ignore=({copy!r},)"
+                    f"{copy} and {first} differ; the model has only the second: ignore=({copy!r},)"
                 )

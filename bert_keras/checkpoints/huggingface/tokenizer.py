@@ -25,12 +25,6 @@ from bert_keras.config import ModelMetadata
 from bert_keras.errors import InputError, listed
 from bert_keras.files import json_object, write_json
 from bert_keras.text import fast_tokenizer
-from bert_keras.text.fast_tokenizer import (
-    byte_pair_rules,
-    kobert_rules,
-    unigram_rules,
-    xlm_roberta_rules,
-)
 from bert_keras.text.tokenizer import MAX_WORD_CHARACTERS, normalizer
 from bert_keras.text.vocab import SPECIAL_TOKENS, Vocabulary, in_order_of_ids, seems_lowercase
 
@@ -44,15 +38,8 @@ CLASSES = (
     *("ElectraTokenizer", "ElectraTokenizerFast", "PreTrainedTokenizerFast", "TokenizersBackend"),
 )
 SPECIAL_ROLES = ("pad_token", "unk_token", "cls_token", "sep_token", "mask_token")
-WORDPIECE_NOTE = (
-    "transformers' tokenizer reads special tokens such as [MASK] in a text as tokens; it also "
-    "differs from BERT's for words of more than 100 characters, some hundred rare characters and a "
-    "capital sigma at the end of a word"
-)
-RULES_NOTE = (
-    "transformers' tokenizer reads special tokens in a text as tokens, bert-keras reads them as "
-    "characters"
-)
+RULES_NOTE = "transformers' tokenizer reads special tokens such as [MASK] in a text as tokens"
+WORDPIECE_NOTE = f"{RULES_NOTE}; it also differs for long words, rare characters and a final sigma"
 
 
 class TextRules(NamedTuple):
@@ -86,8 +73,7 @@ def read_tokenizer(
         stated = {settings.get("do_lower_case"), normalizer_values.get("lowercase")}
         if len(stated - {None}) > 1:
             raise InputError(
-                f"do_lower_case of {SETTINGS} and lowercase of {TOKENIZER} differ; correct the one "
-                "that does not belong to the weights"
+                f"do_lower_case of {SETTINGS} and lowercase of {TOKENIZER} differ; correct one"
             )
         lowercase = bool(next(iter(stated - {None}), seems_lowercase(vocabulary)))
         problems = [*_wordpiece_problems(settings, tokenizer, tokenizer_class, lowercase)]
@@ -108,12 +94,12 @@ def read_rules(folder: Path, settings: Mapping[str, Any]) -> str | None:
             return (folder / TOKENIZER).read_text("utf-8")
         return None
     if (folder / XLM_ROBERTA_MODEL).is_file():
-        return xlm_roberta_rules(sentencepiece_model(folder / XLM_ROBERTA_MODEL))
+        return fast_tokenizer.xlm_roberta_rules(sentencepiece_model(folder / XLM_ROBERTA_MODEL))
     if (folder / MODEL).is_file():
         model = sentencepiece_model(folder / MODEL)
         if {*fast_tokenizer.KOBERT_SPECIALS.tokens} <= {each.piece for each in model.pieces}:
-            return kobert_rules(model)
-        return unigram_rules(
+            return fast_tokenizer.kobert_rules(model)
+        return fast_tokenizer.unigram_rules(
             model,
             lowercase=settings.get("do_lower_case", True),
             keeps_accents=settings.get("keep_accents", False),
@@ -124,10 +110,9 @@ def read_rules(folder: Path, settings: Mapping[str, Any]) -> str | None:
         try:
             model = BPE.from_file(str(folder / TOKENS), str(folder / MERGES))
         except Exception as error:  # the library raises plain Exception
-            raise InputError(
-                f"{TOKENS} or {MERGES} is missing or damaged ({error}); copy both again"
-            ) from error
-        return byte_pair_rules(model, prefixed=settings.get("add_prefix_space", False))
+            raise InputError(f"{TOKENS} or {MERGES} is missing or damaged ({error})") from error
+        prefixed = settings.get("add_prefix_space", False)
+        return fast_tokenizer.byte_pair_rules(model, prefixed=prefixed)
     return None
 
 
@@ -162,10 +147,7 @@ def _vocabulary(folder: Path, tokenizer: Mapping[str, Any]) -> Vocabulary | None
     check_fixed(model, {"continuing_subword_prefix": "##"}, file=TOKENIZER)
     tokens = in_order_of_ids(model["vocab"], file=TOKENIZER)
     if vocabulary is not None and vocabulary.tokens != tokens:
-        raise InputError(
-            f"{VOCABULARY} and {TOKENIZER} have different tokens; remove the file that does not "
-            "belong to the weights"
-        )
+        raise InputError(f"{VOCABULARY} and {TOKENIZER} have different tokens; remove one")
     return vocabulary or Vocabulary(tokens)
 
 

@@ -13,7 +13,7 @@ import numpy as np
 from tqdm import tqdm
 
 from bert_keras.config import LAYER_CHOICES, BertConfig, feature_layers
-from bert_keras.data.buckets import longest_first_batches, num_columns
+from bert_keras.data.encoded import longest_first_batches, num_columns
 from bert_keras.data.record_file import SEQUENCE_FEATURES
 from bert_keras.downstream.ner.task import NerTask
 from bert_keras.errors import check_least, check_name

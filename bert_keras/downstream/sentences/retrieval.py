@@ -10,8 +10,7 @@ from typing import ClassVar
 import numpy as np
 
 from bert_keras.config import EmbeddingConfig, ModelMetadata
-from bert_keras.data.buckets import distinct_batches
-from bert_keras.data.encoded import Encoded, EncodedTexts
+from bert_keras.data.encoded import Encoded, EncodedTexts, distinct_batches
 from bert_keras.downstream.sentences.task import SentenceTask
 from bert_keras.downstream.table import required_text, table_rows
 from bert_keras.downstream.task import Scores

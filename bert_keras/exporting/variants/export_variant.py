@@ -13,8 +13,7 @@ import numpy as np
 import tensorflow as tf
 from tqdm import tqdm
 
-from bert_keras.data.buckets import longest_first_batches
-from bert_keras.data.encoded import Encoded
+from bert_keras.data.encoded import Encoded, longest_first_batches
 from bert_keras.errors import InputError
 from bert_keras.exporting.variants.variant import Bfloat16, Float16, Int8, Variant
 from bert_keras.exporting.verify import Run, loaded
