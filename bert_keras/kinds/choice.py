@@ -6,7 +6,7 @@ from typing import Any, ClassVar, NamedTuple
 import numpy as np
 
 from bert_keras.data.preprocessor import ChoicePreprocessor
-from bert_keras.errors import InputError, counted
+from bert_keras.errors import InputError
 from bert_keras.kinds.kind import Kind, class_ids, softmax
 
 
@@ -20,16 +20,13 @@ class Chosen(NamedTuple):
 def chosen(logits_BC: np.ndarray, is_real_BC: np.ndarray | None = None) -> list[Chosen]:
     """Returns the most probable choice of each example.
 
-    Args:
-        logits_BC: The logits [B, C], of any float dtype.
-        is_real_BC: Whether each choice exists, bool [B, C]; by default all do. The others have
-            probability 0.
+    Choices for which `is_real_BC`, bool [B, C], is False have probability 0; by default none.
     """
-    if is_real_BC is not None:
+    if is_real_BC is None:
+        probabilities_BC = softmax(logits_BC)
+    else:
         logits_BC = np.where(is_real_BC, logits_BC, np.finfo(np.float32).min)
-    probabilities_BC = softmax(logits_BC)
-    if is_real_BC is not None:
-        probabilities_BC = np.where(is_real_BC, probabilities_BC, 0.0)
+        probabilities_BC = np.where(is_real_BC, softmax(logits_BC), 0.0)
     choices = probabilities_BC.argmax(axis=1).tolist()
     return [Chosen(*each) for each in zip(choices, probabilities_BC.tolist(), strict=True)]
 
@@ -45,12 +42,9 @@ class Choice(Kind):
     weight_names: ClassVar = {"multiple_choice/dense": "classifier"}
     head_weight = "multiple_choice/dense/kernel"
     signatures = "multiple_choice"
-    learns_from_texts = answers_texts = True
+    answers_texts = True
     inputs = "CONTEXT ENDING ENDING"
-
-    @property
-    def preprocessor(self):
-        return ChoicePreprocessor(self.tokenizer, max_length=self.metadata.max_length)
+    preprocessor_class = ChoicePreprocessor
 
     def encoded(self, columns, labels=None):
         rows = self.preprocessor.encoded(columns)
@@ -74,10 +68,7 @@ class Choice(Kind):
     def columns_of_words(cls, texts, *, num_columns, source):
         """Returns the context and all endings, which are columns of one text each."""
         if len(texts) < 3:
-            found = counted(len(texts), "text")
-            raise InputError(
-                f"{source} reads a context and at least 2 endings, but received {found}"
-            )
+            raise InputError(f"{source} reads a context and 2 or more endings, not {texts}")
         return tuple([text] for text in texts)
 
     @classmethod
@@ -98,23 +89,22 @@ class Choice(Kind):
         from bert_keras.reports import evaluation
         from bert_keras.reports.page import mark
 
-        pairs = [(str(e.label), str(p.choice)) for e, p in zip(examples, predictions, strict=True)]
-        errors = []
+        pairs, errors = [], []
         for example, (choice, probabilities) in zip(examples, predictions, strict=True):
+            pairs.append((str(example.label), str(choice)))
             if example.label == choice:
                 continue
             kinds = {example.label: "good", choice: "bad"}
-            endings = Markup("").join(
+            endings = [
                 Markup("<div>{} {}</div>").format(
-                    mark(text, kinds.get(number, "")), mark("", note=f"{probability:.2f}")
+                    mark(text, kinds.get(number, "")), mark("", note=f"{probabilities[number]:.2f}")
                 )
-                for number, (text, probability) in enumerate(
-                    zip(example.endings, probabilities, strict=True)
-                )
-            )
+                for number, text in enumerate(example.endings)
+            ]
             text = f"{example.context} {example.start}".strip()
-            errors.append((probabilities[choice], [text, endings, probabilities[choice]]))
+            cells = [text, Markup("").join(endings), probabilities[choice]]
+            errors.append((probabilities[choice], cells))
         names = [str(number) for number in range(len(predictions[0].probabilities))]
         matrix = evaluation.confusion_matrix("Number of the ending", pairs, names)
         columns = ["context", "endings (green: correct, red: chosen)", "probability"]
-        return evaluation.Findings([matrix], columns, errors, evaluation.BY_PROBABILITY)
+        return evaluation.Findings([matrix], columns, errors, "the most probable predictions first")

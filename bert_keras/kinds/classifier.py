@@ -1,13 +1,10 @@
-"""Classification and regression of texts or pairs of texts (Devlin et al. 2018, section 4.1).
-
-A text has one class, several classes, or a number.
-"""
+"""One class, several classes or a number for a text or pair (Devlin et al. 2018, section 4.1)."""
 
 import dataclasses
 import math
 import re
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple
+from typing import Any, ClassVar, NamedTuple
 
 import numpy as np
 
@@ -15,9 +12,6 @@ from bert_keras.config import ModelMetadata, numbered_labels
 from bert_keras.errors import InputError, check_name, counted, listed, quoted
 from bert_keras.kinds.kind import Kind, class_ids, softmax
 from bert_keras.text.columns import columns_of
-
-if TYPE_CHECKING:
-    from bert_keras.reports.evaluation import Findings
 
 Label = str | tuple[str, ...] | float
 
@@ -36,6 +30,8 @@ class OneLabel:
 
     problem_type = ""  # as in the model metadata
     scores: tuple[str, ...] = ("accuracy", "macro_f1")  # the first chooses the best checkpoint
+    error_columns = ("gold", "predicted", "probability")  # of the wrong predictions in a report
+    error_order = "the most probable predictions first"
 
     def read(self, text: str, *, location: str) -> Any:
         """Returns the label of a text; raises InputError if it is not a label of this kind."""
@@ -61,10 +57,8 @@ class OneLabel:
             found = f"only the label {classes[0]!r}" if classes else "no label"
             raise InputError(f"{file} has {found} in the column {column!r}; expected at least 2")
         if len(names) >= 20 and len(classes) >= 0.9 * len(names):
-            raise InputError(
-                f"{file} has {len(classes):,} labels in {len(labels):,} rows of the column "
-                f"{column!r}; name the column of labels: label_column='NAME' (after --set)"
-            )
+            found = f"{len(classes):,} labels in {len(labels):,} rows of the column {column!r}"
+            raise InputError(f"{file} has {found}; name it: label_column='NAME' (after --set)")
         return tuple(classes)
 
     def check(self, label: Any, classes: Sequence[str], *, location: str) -> None:
@@ -90,15 +84,19 @@ class OneLabel:
         """Returns the prediction of an example from its logits, float32 [num_labels]."""
         return LabelPrediction(classes[int(logits.argmax())], softmax(logits))
 
+    def error(self, gold: Any, prediction: LabelPrediction) -> tuple[float, list]:
+        """Returns the weight of an error in a report, 0 without an error, and the table cells."""
+        most = float(max(prediction.probabilities))
+        return most if gold != prediction.label else 0.0, [gold, prediction.label, most]
+
 
 class ManyLabels(OneLabel):
-    """Any number of classes, separated by commas in a file; an empty text means no class.
-
-    Each class with a probability of at least 0.5 is predicted.
-    """
+    """Any number of classes, separated by commas in a file; predicted from a probability of 0.5."""
 
     problem_type = "multi_label_classification"
     scores = ("micro_f1_of_labels", "macro_f1_of_labels", "subset_accuracy")
+    error_columns = ("correct", "missing", "wrong")
+    error_order = "the most wrong labels first"
 
     def read(self, text, *, location):
         labels = tuple(label.strip() for label in text.split(",")) if text.strip() else ()
@@ -128,12 +126,19 @@ class ManyLabels(OneLabel):
         pairs = zip(classes, logits, strict=True)
         return LabelPrediction(tuple(label for label, logit in pairs if logit >= 0), probabilities)
 
+    def error(self, gold, prediction):
+        gold, predicted = (set(self.names(each)) for each in (gold, prediction.label))
+        parts = (gold & predicted, gold - predicted, predicted - gold)
+        return len(gold ^ predicted), [", ".join(sorted(labels)) for labels in parts]
+
 
 class Number(OneLabel):
     """A number, which is predicted by regression."""
 
     problem_type = "regression"
     scores = ("pearson_and_spearman", "pearson", "spearman", "mean_squared_error")
+    error_columns = ("gold", "predicted", "difference")
+    error_order = "the largest differences first"
 
     def read(self, text, *, location):
         try:
@@ -141,10 +146,7 @@ class Number(OneLabel):
         except ValueError:
             value = math.nan
         if not math.isfinite(value):
-            raise InputError(
-                f"{location} has {quoted(text)}; expected a number such as 2.5; names need the "
-                "task classification"
-            )
+            raise InputError(f"{location} has {quoted(text)}; expected a number such as 2.5")
         return value
 
     def names(self, label):
@@ -163,6 +165,10 @@ class Number(OneLabel):
 
     def prediction(self, logits, classes):
         return LabelPrediction(float(logits[0]))
+
+    def error(self, gold, prediction):
+        difference = prediction.label - gold
+        return abs(difference), [f"{each:,.2f}" for each in (gold, prediction.label, difference)]
 
 
 LABEL_KINDS: dict[str, OneLabel] = {"one": OneLabel(), "many": ManyLabels(), "number": Number()}
@@ -194,7 +200,7 @@ class Classifier(Kind):
     google_prefix = "output_weights"
     keras_hub_class = "TextClassifier"
     signatures = "classifier"
-    learns_from_texts = answers_texts = True
+    answers_texts = True
     example_labels = '["no", "yes"], or labels=1 for numbers'
 
     @classmethod
@@ -213,11 +219,9 @@ class Classifier(Kind):
     def encoded(self, columns, labels=None):
         names, count = self.metadata.text_columns, len(columns)
         if labels is None and names and len(names) != count:
-            form = "a list" if len(names) == 1 else "a tuple of two lists, (firsts, seconds)"
-            raise InputError(
-                f"the texts are {counted(count, 'list')}, and the model reads "
-                f"{' and '.join(names)}; expected {form}"
-            )
+            form = "a list" if len(names) == 1 else "a tuple, (firsts, seconds)"
+            found = f"the texts are {counted(count, 'list')}, and the model reads"
+            raise InputError(f"{found} {' and '.join(names)}; expected {form}")
         return super().encoded(columns, labels)
 
     def targets(self, labels):
@@ -254,12 +258,9 @@ class Classifier(Kind):
         if kind is LABEL_KINDS["number"]:
             return [{"score": each.label} for each in predictions]
         return [
-            {
-                "label": kind.to_text(label),
-                "labels": [*labels],
-                "probabilities": np.asarray(probabilities).tolist(),
-            }
-            for label, probabilities in predictions
+            {"label": kind.to_text(each.label), "labels": [*labels]}
+            | {"probabilities": np.asarray(each.probabilities).tolist()}
+            for each in predictions
         ]
 
     @classmethod
@@ -272,57 +273,25 @@ class Classifier(Kind):
 
     @classmethod
     def findings(cls, task, examples, predictions):
-        find = {"one": _class_findings, "many": _set_findings, "number": _number_findings}
-        return find[task.kind](task, examples, predictions)
+        from bert_keras.reports import evaluation
+
+        kind, names, errors = LABEL_KINDS[task.kind], [], []
+        for example, prediction in zip(examples, predictions, strict=True):
+            names.append((kind.names(example.label), kind.names(prediction.label)))
+            weight, cells = kind.error(example.label, prediction)
+            if weight:
+                errors.append((weight, [*evaluation.example_cells(example), *cells]))
+        sections = []
+        if task.kind == "one" and len(task.labels) <= evaluation.MAX_LABELS:
+            pairs = [(gold, predicted) for (gold,), (predicted,) in names]
+            sections.append(evaluation.confusion_matrix("Confusion", pairs, task.labels))
+        if task.kind != "number":
+            sets = [(set(gold), set(predicted)) for gold, predicted in names]
+            sections.append(evaluation.label_scores("Labels", sets))
+        columns = ["example", *task.text_columns, *kind.error_columns]
+        return evaluation.Findings(sections, columns, errors, kind.error_order)
 
 
 def _are_lists_of_names(values: list) -> bool:
     are_lists = all(isinstance(each, (list, tuple, set)) for each in values)
     return are_lists and all(isinstance(name, str) for each in values for name in each)
-
-
-def _class_findings(task: Any, examples: Sequence, predictions: Sequence) -> "Findings":
-    from bert_keras.reports import evaluation
-
-    pairs = [(e.label, p.label) for e, p in zip(examples, predictions, strict=True)]
-    sets = [({gold}, {predicted}) for gold, predicted in pairs]
-    sections = [evaluation.label_scores("Labels", sets)]
-    if len(task.labels) <= evaluation.MAX_LABELS:
-        sections.insert(0, evaluation.confusion_matrix("Confusion", pairs, task.labels))
-    errors = []
-    for example, (predicted, probabilities) in zip(examples, predictions, strict=True):
-        if example.label != predicted:
-            cells = evaluation.example_cells(example)
-            most = float(max(probabilities))
-            errors.append((most, [*cells, example.label, predicted, most]))
-    columns = ["example", *task.text_columns, "gold", "predicted", "probability"]
-    return evaluation.Findings(sections, columns, errors, evaluation.BY_PROBABILITY)
-
-
-def _set_findings(task: Any, examples: Sequence, predictions: Sequence) -> "Findings":
-    from bert_keras.reports import evaluation
-
-    pairs = [(set(e.label), set(p.label)) for e, p in zip(examples, predictions, strict=True)]
-    errors = []
-    for example, (gold, predicted) in zip(examples, pairs, strict=True):
-        parts = (gold & predicted, gold - predicted, predicted - gold)
-        texts = [", ".join(sorted(labels)) for labels in parts]
-        if gold != predicted:
-            cells = evaluation.example_cells(example)
-            errors.append((len(gold ^ predicted), [*cells, *texts]))
-    columns = ["example", *task.text_columns, "correct", "missing", "wrong"]
-    sections = [evaluation.label_scores("Labels", pairs)]
-    return evaluation.Findings(sections, columns, errors, "the most wrong labels first")
-
-
-def _number_findings(task: Any, examples: Sequence, predictions: Sequence) -> "Findings":
-    from bert_keras.reports import evaluation
-
-    pairs = [(e.label, p.label) for e, p in zip(examples, predictions, strict=True)]
-    errors = [
-        (abs(p - g), [*evaluation.example_cells(example), *evaluation.decimals(g, p, p - g)])
-        for example, (g, p) in zip(examples, pairs, strict=True)
-        if p != g
-    ]
-    columns = ["example", *task.text_columns, "gold", "predicted", "difference"]
-    return evaluation.Findings([], columns, errors, "the largest differences first")

@@ -5,7 +5,7 @@ import itertools
 import numpy as np
 
 from bert_keras.data.preprocessor import GroupPreprocessor
-from bert_keras.errors import InputError, counted
+from bert_keras.errors import InputError
 from bert_keras.kinds.kind import Kind
 
 
@@ -15,12 +15,9 @@ class Embedder(Kind):
     model = "BertSentenceEncoder"
     module = "bert_keras.models.sentence_encoder"
     signatures = "embeddings"
-    learns_from_texts = answers_texts = True
+    answers_texts = True
+    preprocessor_class = GroupPreprocessor
     needs_labels = False  # losses that rank the texts of a batch read none
-
-    @property
-    def preprocessor(self):
-        return GroupPreprocessor(self.tokenizer, max_length=self.metadata.max_length)
 
     def answers(self, columns, rows, outputs):
         return np.stack(outputs)
@@ -29,10 +26,7 @@ class Embedder(Kind):
     def columns_of_words(cls, texts, *, num_columns, source):
         """Returns a column for each text, which are compared with each other."""
         if len(texts) < 2:
-            raise InputError(
-                f"{source} compares 2 texts (bert-keras embed writes the vector of each), but "
-                f"received {counted(len(texts), 'text')}"
-            )
+            raise InputError(f"{source} compares 2 texts; bert-keras embed writes vectors")
         return tuple([text] for text in texts)
 
     @classmethod

@@ -11,11 +11,11 @@ from typing import TYPE_CHECKING, Any, ClassVar
 import numpy as np
 
 from bert_keras.config import ModelMetadata
+from bert_keras.data.preprocessor import Preprocessor
 from bert_keras.errors import InputError
 
 if TYPE_CHECKING:
     from bert_keras.data.encoded import Encoded
-    from bert_keras.data.preprocessor import Preprocessor
     from bert_keras.reports.evaluation import Findings
     from bert_keras.text.tokenizer import TextTokenizer
 
@@ -26,10 +26,6 @@ class Kind:
     """A kind of model: its heads, its names in checkpoints, and what it does with texts.
 
     The class attributes are facts about the kind. An instance reads texts for one model.
-
-    Args:
-        metadata: The metadata of the model.
-        tokenizer: The tokenizer of the model.
     """
 
     model: ClassVar[str] = "model of an unknown class"  # name of the class, also in checkpoints
@@ -47,8 +43,8 @@ class Kind:
     google_prefix: ClassVar[str] = ""  # start of a variable name that shows Google's head
     keras_hub_class: ClassVar[str] = ""  # end of the class name in keras_hub
 
+    preprocessor_class: ClassVar[type[Preprocessor]] = Preprocessor
     signatures: ClassVar[str] = ""  # the module in exporting/signatures; "" if it is not served
-    learns_from_texts: ClassVar[bool] = False  # whether `fit` takes texts
     example_labels: ClassVar[str] = '["no", "yes"]'  # for error messages
     needs_labels: ClassVar[bool] = True  # whether `fit` needs labels beside the texts
     # What `bert-keras predict` takes for one answer; "" is a text for each column of the task.
@@ -59,11 +55,9 @@ class Kind:
         self.metadata, self.tokenizer = metadata, tokenizer
 
     @property
-    def preprocessor(self) -> "Preprocessor":
+    def preprocessor(self) -> Preprocessor:
         """Converts texts to the inputs of the model."""
-        from bert_keras.data.preprocessor import Preprocessor
-
-        return Preprocessor(self.tokenizer, max_length=self.metadata.max_length)
+        return self.preprocessor_class(self.tokenizer, max_length=self.metadata.max_length)
 
     @classmethod
     def check_new_labels(cls, labels: Sequence[str], *, source: str) -> None:
@@ -96,13 +90,10 @@ class Kind:
         raise InputError(f"{self.model} has no default loss for texts; compile it with a loss")
 
     def answers(self, columns: Sequence[list], rows: "Encoded", outputs: Sequence) -> Any:
-        """Returns the answer for each text from the outputs of each row.
+        """Returns the answer for each text of `columns`; `rows` are those of `encoded`.
 
-        Args:
-            columns: The columns of texts.
-            rows: The rows of the texts, as `encoded` returns them.
-            outputs: The model's output for each row, float32 arrays or dicts of them; their time
-                axes may be padded.
+        `outputs` has the model's output for each row, float32 arrays or dicts of them; their time
+        axes may be padded.
         """
         raise NotImplementedError
 
@@ -110,13 +101,7 @@ class Kind:
     def columns_of_words(
         cls, texts: Sequence[str], *, num_columns: int, source: str
     ) -> tuple[list[str], ...]:
-        """Divides the texts of a command line into columns.
-
-        Args:
-            texts: All texts of the command line.
-            num_columns: The number of texts of a training example; 0 if it is unknown.
-            source: The name of the model, for the error message.
-        """
+        """Divides the texts of a command line into columns; `num_columns` is 0 if unknown."""
         number = max(1, num_columns, len(cls.inputs.split()))
         if len(texts) % number:
             raise InputError(f"{source} takes {number} texts together, but received {len(texts)}")
@@ -150,10 +135,9 @@ def softmax(logits: np.ndarray) -> np.ndarray:
 def class_ids(labels: Any, *, count: int) -> np.ndarray:
     """Returns an array of class numbers; raises InputError for a number outside 0 to count - 1."""
     ids = np.asarray(labels)
-    if ids.dtype.kind not in "biuf":
-        raise InputError(f"a label is {labels[0]!r}; expected 0 to {count - 1}")
-    if ids.ndim == 1 and ids.size:  # targets of other shapes have other losses
-        for each in (ids.min(), ids.max()):
-            if not 0 <= each < count:
-                raise InputError(f"a label is {each}; expected 0 to {count - 1}")
+    odd = labels[:1]
+    if ids.dtype.kind in "biuf":  # targets of other shapes have other losses
+        odd = ids[~((ids >= 0) & (ids < count))] if ids.ndim == 1 else ids[:0]
+    if len(odd):
+        raise InputError(f"a label is {odd[0]}; expected 0 to {count - 1}")
     return ids

@@ -11,15 +11,9 @@ NUM_TOKENS = 5  # that are returned for each [MASK]
 
 
 def masked_tokens(logits_PV: np.ndarray, tokens: Sequence[str]) -> dict[str, Any]:
-    """Returns the most probable tokens at masked positions.
+    """Returns the `NUM_TOKENS` most probable tokens of each position and their probabilities.
 
-    Args:
-        logits_PV: The logits of each position, float32 [P, V], V at least the number of tokens.
-        tokens: The tokens of the vocabulary.
-
-    Returns:
-        `tokens`, the `NUM_TOKENS` most probable ones of each position, best first, and their
-        `probabilities`.
+    V, the size of a row of logits, is at least the number of tokens.
     """
     probabilities_PV = softmax(logits_PV[:, : len(tokens)])
     ids_PK = np.argsort(-probabilities_PV)[:, :NUM_TOKENS]

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple
 import numpy as np
 
 from bert_keras.config import ModelMetadata
-from bert_keras.errors import InputError, check_choice, check_least, counted, quoted
+from bert_keras.errors import InputError, check_choice, check_least, quoted
 from bert_keras.fields import setting
 from bert_keras.kinds.kind import Kind, softmax
 from bert_keras.kinds.windows import (
@@ -112,14 +112,8 @@ def predicted_answers(
 
     The score of a span from token i to token j >= i is S.T_i + E.T_j. The score of "no answer",
     S.C + E.C, is the minimum over the windows of the question. In SQuAD 2.0, a question whose null
-    odds exceed `settings.null_threshold` gets the prediction "".
-
-    Args:
-        contexts: The context of each question.
-        windows: The windows of the questions.
-        outputs: The logits "start" and "end" of each window, [T].
-        settings: The limits of answers. `num_best` limits the candidates, which have different
-            texts.
+    odds exceed `settings.null_threshold` gets the prediction "". `outputs` has the logits "start"
+    and "end" of each window, [T]. The candidates have different texts.
     """
     predictions = []
     for index, context in enumerate(contexts):
@@ -191,9 +185,8 @@ def best_spans(
         ends.append(end)
     scores = np.concatenate(scores)
     starts, ends = np.concatenate(starts), np.concatenate(ends)
-    tokens = np.concatenate(
-        [s + np.arange(n) for s, n in zip(passage_starts, passage_lengths, strict=True)]
-    )
+    passages = zip(passage_starts, passage_lengths, strict=True)
+    tokens = np.concatenate([start + np.arange(length) for start, length in passages])
     for index in np.argsort(-scores, kind="stable"):
         if scores[index] == -np.inf:
             return
@@ -223,32 +216,21 @@ class Span(Kind):
     }
     google_prefix = "cls/squad/"
     signatures = "question_answering"
-    learns_from_texts = answers_texts = True
+    answers_texts = True
     inputs = "QUESTION PASSAGE"
 
     @cached_property
     def settings(self) -> SpanSettings:
-        """How questions are divided and answered."""
         return SpanSettings.of_model(self.metadata)
 
     def encoded(self, columns, labels=None):
-        sizes = [len(column) for column in columns]
-        if len(sizes) != 2:
-            raise InputError(
-                f"the texts are {counted(len(sizes), 'list')}; expected two, (questions, passages)"
-            )
-        if sizes[0] != sizes[1]:
-            raise InputError(f"the lists have {sizes} texts; expected equally many")
+        if len(columns) != 2:
+            raise InputError(f"the texts are {len(columns)} lists; expected (questions, passages)")
         questions = []
         for number, (question, context) in enumerate(zip(*columns, strict=True)):
             answers = () if labels is None else _answers(labels[number])
-            each = Question(
-                id="",
-                question=question,
-                context=context,
-                answers=answers,
-                location=f"text [{number}]",
-            )
+            texts = {"id": "", "question": question, "context": context}
+            each = Question(**texts, answers=answers, location=f"text [{number}]")
             if answers and each.target is None:
                 raise InputError(each.misplaced)
             questions.append(each)
@@ -263,13 +245,8 @@ class Span(Kind):
         settings = replace(self.settings, num_best=2)  # only the best candidate is returned
         found = predicted_answers(columns[1], rows, outputs, settings)
         return [
-            {
-                "answer": each.text,
-                "start": each.start,
-                "end": each.start + len(each.text),
-                "score": each.score,
-                "no_answer_score": each.no_answer_score,
-            }
+            {"answer": each.text, "start": each.start, "end": each.start + len(each.text)}
+            | {"score": each.score, "no_answer_score": each.no_answer_score}
             for each in found
         ]
 
@@ -291,9 +268,7 @@ class Span(Kind):
             pairs.append((ANSWER if question.answers else NONE, ANSWER if text else NONE))
             if score == 1.0:
                 continue
-            probability = next(
-                each.probability for each in prediction.candidates if each.text == text
-            )
+            probability = next(c.probability for c in prediction.candidates if c.text == text)
             golds = list(dict.fromkeys(answer.text for answer in question.answers))
             context = Markup("{}<br>{}").format(question.question, _marked_context(question, text))
             cells = [context, " / ".join(golds) or NONE, text or NONE, probability, f"{score:.2f}"]
@@ -303,10 +278,7 @@ class Span(Kind):
             matrix = [confusion_matrix("Answer or none", pairs, [ANSWER, NONE])]
         title = task.score_of_one.replace("_", "-").upper()
         columns = ["question and context", "gold", "predicted", "probability", title]
-        order = (
-            "the largest and most probable errors first; gold answers are green, predicted answers "
-            "are red, and text in both is violet"
-        )
+        order = "the largest errors first; gold answers are green, predicted red, both violet"
         return Findings(matrix, columns, errors, order)
 
 
@@ -323,13 +295,8 @@ def question_windows(
     questions: Sequence[Question], tokenizer: Any, settings: SpanSettings, *, max_length: int
 ) -> QuestionWindows:
     """Returns the windows of questions of at most `max_length` tokens."""
-    return windows_over(
-        questions,
-        tokenizer,
-        max_length=max_length,
-        stride=settings.stride,
-        max_question_length=settings.max_question_length,
-    )
+    options = {"stride": settings.stride, "max_question_length": settings.max_question_length}
+    return windows_over(questions, tokenizer, max_length=max_length, **options)
 
 
 def _answers(answer: Any) -> tuple[Answer, ...]:
@@ -342,9 +309,7 @@ def _answers(answer: Any) -> tuple[Answer, ...]:
         pairs = answer if isinstance(answer, list) else [answer] if answer else []
         return tuple(Answer(text, int(start)) for start, text in pairs)
     except (KeyError, TypeError, ValueError) as error:
-        raise InputError(
-            f"an answer is {quoted(answer)}; expected (first character, text), as in (4, 'Peter')"
-        ) from error
+        raise InputError(f"an answer is {quoted(answer)}; expected (first, text)") from error
 
 
 def _marked_context(question: Question, predicted: str) -> "Markup":
@@ -364,9 +329,6 @@ def _marked_context(question: Question, predicted: str) -> "Markup":
     first = max(0, min(kinds, default=0) - MARGIN)
     last = min(len(context), max(kinds, default=0) + MARGIN)
     edges = [i for i in range(first + 1, last) if kinds.get(i) != kinds.get(i - 1)]
-    parts = (
-        mark(context[start:end], kinds.get(start, ""))
-        for start, end in itertools.pairwise([first, *edges, last])
-    )
-    text = Markup("").join(parts)
+    spans = itertools.pairwise([first, *edges, last])
+    text = Markup("").join(mark(context[start:end], kinds.get(start, "")) for start, end in spans)
     return Markup("{}{}{}").format("… " * bool(first), text, " …" * (last < len(context)))

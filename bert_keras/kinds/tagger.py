@@ -28,12 +28,7 @@ if TYPE_CHECKING:
 
 
 def word_logits(rows: TaggedWords, outputs: Sequence[np.ndarray]) -> list[np.ndarray]:
-    """Returns the logits of the words of each row.
-
-    Args:
-        rows: The rows of the words.
-        outputs: The logits of each row, [T, num_labels].
-    """
+    """Returns the logits of the words of each row from the logits of its T tokens."""
     return [output[rows.columns(row)] for row, output in enumerate(outputs)]
 
 
@@ -58,7 +53,7 @@ class Tagger(Kind):
     weight_names: ClassVar = {"token_labels/dense": "classifier"}
     head_weight = "token_labels/dense/kernel"
     signatures = "token_classifier"
-    learns_from_texts = answers_texts = True
+    answers_texts = True
     example_labels = '["O", "B-PER", "I-PER"]'
 
     @classmethod
@@ -66,9 +61,7 @@ class Tagger(Kind):
         super().check_new_labels(labels, source=source)
         odd = [each for each in labels if not TAG.fullmatch(each)]
         if OUTSIDE in labels and odd:
-            raise InputError(
-                f"labels has {odd[:1]}; expected O, B-TYPE and I-TYPE, such as 'B-PER'"
-            )
+            raise InputError(f"labels has {odd[:1]}; expected O, B-TYPE and I-TYPE")
 
     def encoded(self, columns, labels=None):
         if len(columns) != 1:
@@ -95,16 +88,10 @@ class Tagger(Kind):
         for number, (tags, count) in enumerate(zip(labels, num_words, strict=True)):
             location = f"text [{number}]"
             if not isinstance(tags, (list, tuple, np.ndarray)):
-                raise InputError(
-                    f"{location} has the tags {quoted(tags)}; expected a list of strings"
-                )
+                raise InputError(f"{location} has the tags {quoted(tags)}; expected a list")
             if len(tags) != count:
-                raise InputError(
-                    f"{location} has {counted(count, 'word')} and {counted(len(tags), 'tag')}; "
-                    "expected a tag for each, or lists of words"
-                )
-            if None in tags:
-                raise InputError(f"{location} has the tag None; 'O' is the tag of no name")
+                found = f"{counted(count, 'word')} and {counted(len(tags), 'tag')}"
+                raise InputError(f"{location} has {found}; give as many, or lists of words")
             LABEL_KINDS["many"].check(tags, names, location=location)
         return LABEL_KINDS["one"].targets([*chain.from_iterable(labels)], names)
 
@@ -172,7 +159,7 @@ class FeatureTagger(Tagger):
     student = "BertEncoder"  # its head may read more layers than a student has
     transformers_class = head_weight = signatures = ""
     weight_names: ClassVar = {}
-    learns_from_texts = answers_texts = False
+    answers_texts = False
 
 
 def _marked_entities(sentence: Sentence, shown: set, correct: set, separator: str) -> "Markup":

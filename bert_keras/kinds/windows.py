@@ -1,10 +1,8 @@
 """Divides contexts into windows [CLS] question [SEP] passage [SEP], with the answers as targets.
 
-The rules are those of google-research/bert run_squad.py (BERT paper, section 4.2). Windows start
-`stride` tokens apart. The targets of a window without the complete answer are at [CLS]. Each token
-of a context is predicted in the window where it has the most context.
-
-Shapes: Q questions, N windows, B windows of a batch.
+The rules are those of google-research/bert run_squad.py (BERT paper, section 4.2). The targets of a
+window without the complete answer are at [CLS]. Each token of a context is predicted in the window
+where it has the most context. Shapes: Q questions, N windows, B windows of a batch.
 """
 
 from collections.abc import Sequence
@@ -64,10 +62,8 @@ class Question:
         text, start = self.answers[0].text, self.answers[0].start
         there, found = self.context[max(start, 0) :][: len(text)], self.context.find(text)
         hint = f"; it occurs at {found}" if found >= 0 and text.strip() else ""
-        return (
-            f"{self.location}: the answer {quoted(text)} is not at character {start}, where "
-            f"{quoted(there)} stands{hint}"
-        )
+        found = f"{self.location}: the answer {quoted(text)} is not at character {start}"
+        return f"{found}, where {quoted(there)} stands{hint}"
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
@@ -76,9 +72,7 @@ class QuestionWindows(Encoded):
 
     vocabulary: Vocabulary
     tokens: np.ndarray  # int32, the token ids of all contexts, then of all questions
-    offsets: (
-        np.ndarray
-    )  # int32 [num_tokens, 2], the characters [start, end) of each token in its context
+    offsets: np.ndarray  # int32 [num_tokens, 2], the characters [start, end) in the context
     starts_N2: np.ndarray  # the index in `tokens` of the question and of the passage
     lengths_N2: np.ndarray  # the tokens of the question and of the passage
     first_windows: np.ndarray  # int [questions + 1], the first window of each question, and N
@@ -96,13 +90,8 @@ class QuestionWindows(Encoded):
 
     def batch(self, rows: np.ndarray) -> tuple[dict, dict]:
         starts_B2, lengths_B2 = self.starts_N2[rows], self.lengths_N2[rows]
-        inputs = packed_texts(
-            self.tokens,
-            starts_B2,
-            lengths_B2,
-            length=self.num_columns(rows),
-            vocabulary=self.vocabulary,
-        )
+        options = {"length": self.num_columns(rows), "vocabulary": self.vocabulary}
+        inputs = packed_texts(self.tokens, starts_B2, lengths_B2, **options)
         return inputs, {name: positions[rows] for name, positions in self.targets.items()}
 
     def of_question(self, question: int) -> range:

@@ -61,11 +61,9 @@ class WordTokens:
 
 
 def word_tokens(sentences: Sequence[Sentence], tokenizer: TextTokenizer) -> WordTokens:
-    """Tokenizes each word by itself.
+    """Tokenizes each word by itself, after a space, because RoBERTa's tokens depend on it.
 
-    A space is added before each word, because RoBERTa's tokens depend on it. A word without tokens
-    (of control characters only) becomes [UNK], because the tag of a word is predicted at its first
-    token.
+    A word without tokens becomes [UNK], because its tag is predicted at its first token.
     """
     words = chain.from_iterable(sentence.words for sentence in sentences)
     ids, counts = tokenizer.flat_ids([f" {word}" for word in words])
@@ -132,8 +130,7 @@ def sentence_rows(
     """Makes one or several rows, of at most `limit` tokens, of each sentence.
 
     With `documents`, int [N], the ascending numbers of the document of each sentence, a row is
-    filled on both sides with the text around the sentence. Both sides get equally many tokens
-    unless the document ends on one of them.
+    filled on both sides with equally many tokens around the sentence, if the document has them.
 
     The rows of a longer sentence start `limit // 2` tokens apart, and the last one ends with it. A
     word is predicted in the row where it has the most context, which is the row with the nearest
@@ -195,7 +192,6 @@ class TaggedWords(Encoded):
         return np.concatenate([*words]), (batch_rows, np.concatenate(columns))
 
     def batch(self, rows: np.ndarray) -> tuple[dict[str, np.ndarray], np.ndarray, np.ndarray]:
-        """Returns (inputs, targets, weights) of some rows; weights are 1 at words with labels."""
         inputs = self.inputs(rows)
         return inputs, *self.targets(rows, width=inputs["input_ids"].shape[1])
 

@@ -1,7 +1,4 @@
-"""The encoder: embeddings, a stack of blocks, an optional BiLSTM, and a pooler.
-
-`bert_keras.layers` explains the letters of tensor shapes.
-"""
+"""The encoder; `bert_keras.layers` explains the letters of tensor shapes."""
 
 from collections.abc import Mapping
 from typing import Any, NamedTuple
@@ -94,71 +91,58 @@ class BertEncoder(Pretrained):
         self.embeddings = embeddings or self._new_embeddings()
         count = 1 if config.shares_layers else config.num_layers
         self.blocks = [self._new_block(index) for index in range(count)]
+        epsilon, dtype = config.layer_norm_epsilon, self.dtype_policy
         self.final_norm: Any = None
         if config.is_pre_norm:
-            self.final_norm = LayerNorm(
-                epsilon=config.layer_norm_epsilon,
-                center=config.has_biases,
-                dtype=self.dtype_policy,
-                name="final_norm",
-            )
+            options = {"epsilon": epsilon, "center": config.has_biases, "dtype": dtype}
+            self.final_norm = LayerNorm(**options, name="final_norm")
         self.bilstm: Any = None
         if config.num_lstm_layers:
             self.bilstm = BiLSTM(
                 config.hidden_size // 2,
                 num_layers=config.num_lstm_layers,
                 dropout_rate=config.hidden_dropout_rate,
-                dtype=self.dtype_policy,
+                dtype=dtype,
                 name="bilstm",
             )
-        self.pooler: Any = self._new_pooler() if config.has_pooler else None
+        self.pooler: Any = None
+        if config.has_pooler:
+            stddev = config.initializer_stddev
+            self.pooler = Pooler(
+                config.hidden_size,
+                activation=activation_function(config.pooler_activation or config.activation),
+                use_bias=config.has_biases,
+                kernel_initializer=keras.initializers.TruncatedNormal(stddev=stddev),
+                layer_norm_epsilon=epsilon if config.has_head_norm else 0.0,
+                dtype=dtype,
+                name="pooler",
+            )
+
+    def _options(self, *names: str) -> dict[str, Any]:
+        """Returns fields of the configuration and the dtype as arguments of a layer."""
+        names += ("layer_norm_epsilon", "initializer_stddev", "has_biases")
+        return {name: getattr(self.config, name) for name in names} | {"dtype": self.dtype_policy}
 
     def _new_embeddings(self) -> BertEmbeddings:
         config = self.config
+        names = ("max_positions", "num_segments", "embedding_size", "position_offset")
         return BertEmbeddings(
             config.vocab_size,
             config.hidden_size,
-            max_positions=config.max_positions,
-            num_segments=config.num_segments,
             dropout_rate=config.hidden_dropout_rate,
-            layer_norm_epsilon=config.layer_norm_epsilon,
-            initializer_stddev=config.initializer_stddev,
-            embedding_size=config.embedding_size,
-            position_offset=config.position_offset,
             has_positions=not config.is_rotary,
-            has_biases=config.has_biases,
-            dtype=self.dtype_policy,
             name="embeddings",
+            **self._options(*names),
         )
 
     def _new_block(self, index: int) -> EncoderBlock:
-        config = self.config
+        names = ("activation", "hidden_dropout_rate", "attention_dropout_rate")
         return EncoderBlock(
-            config.num_heads,
-            config.intermediate_size,
-            activation=config.activation,
-            hidden_dropout_rate=config.hidden_dropout_rate,
-            attention_dropout_rate=config.attention_dropout_rate,
-            layer_norm_epsilon=config.layer_norm_epsilon,
-            initializer_stddev=config.initializer_stddev,
-            is_pre_norm=config.is_pre_norm,
-            has_attention_norm=config.has_attention_norm(index),
-            is_gated=config.is_gated,
-            has_biases=config.has_biases,
-            dtype=self.dtype_policy,
+            self.config.num_heads,
+            self.config.intermediate_size,
+            has_attention_norm=self.config.has_attention_norm(index),
             name=f"layer_{index}",
-        )
-
-    def _new_pooler(self) -> Pooler:
-        config = self.config
-        return Pooler(
-            config.hidden_size,
-            activation=activation_function(config.pooler_activation or config.activation),
-            use_bias=config.has_biases,
-            kernel_initializer=keras.initializers.TruncatedNormal(stddev=config.initializer_stddev),
-            layer_norm_epsilon=config.layer_norm_epsilon if config.has_head_norm else 0.0,
-            dtype=self.dtype_policy,
-            name="pooler",
+            **self._options(*names, "is_pre_norm", "is_gated"),
         )
 
     def build(self, input_shape: tuple | None = None):
@@ -186,12 +170,9 @@ class BertEncoder(Pretrained):
         return self._states(inputs, patterns, training=training)
 
     def _states(self, inputs: dict, patterns: dict, *, training: bool) -> EncoderStates:
-        hidden_BTD = self.embeddings(
-            inputs["input_ids"],
-            inputs["segment_ids"],
-            position_ids=inputs.get("position_ids"),
-            training=training,
-        )
+        ids, segments = inputs["input_ids"], inputs["segment_ids"]
+        positions = inputs.get("position_ids")
+        hidden_BTD = self.embeddings(ids, segments, position_ids=positions, training=training)
         hidden_states, attentions = [hidden_BTD], []
         tokens, shape = patterns[False].tokens, ops.shape(hidden_BTD)
         if tokens is not None:
@@ -249,13 +230,9 @@ class BertEncoder(Pretrained):
             bias = bias + attention.window_bias(length, window=window, dtype=dtype)
             return {False: pattern, True: attention.FullPattern(bias, local_rotation, tokens)}
         if window:
-            bias = attention.block_bias(
-                inputs["sequence_ids"] if is_packed else mask,
-                window=window,
-                is_packed=is_packed,
-                is_causal=config.is_causal,
-                dtype=dtype,
-            )
+            options = {"is_packed": is_packed, "is_causal": config.is_causal, "dtype": dtype}
+            values = inputs["sequence_ids"] if is_packed else mask
+            bias = attention.block_bias(values, window=window, **options)
             return {False: pattern, True: attention.BlockPattern(bias, local_rotation, tokens)}
         can_use_kernel = IS_JAX and training and not (has_probabilities or config.is_causal)
         if can_use_kernel and not is_packed:
@@ -286,7 +263,6 @@ class BertEncoder(Pretrained):
         return outputs
 
     def predict(self, x: Any, *args, **kwargs):
-        """Returns outputs as `keras.Model.predict` does."""
         if isinstance(x, (Mapping, list, tuple, str)):
             check_inputs(x, self.config)
         return super().predict(x, *args, **kwargs)

@@ -24,13 +24,7 @@ NUM_LSTM_LAYERS = 2  # "a two-layer 768-dimensional BiLSTM" (Devlin et al. 2018,
 class WordTagger(GlobalBatchModel, ConfiguredModel):
     """The trained part of a `BertFeatureTagger`: combines layers, then a BiLSTM and a dense layer.
 
-    Args:
-        config: The hyperparameters of the encoder.
-        num_labels: The number of labels.
-        layers: The choice of layers, a key of `LAYER_CHOICES`.
-        lstm_units: The units of each direction of the BiLSTM.
-        dropout_rate: Dropout before each layer of the BiLSTM and before the dense layer.
-        name: The name of the Keras model.
+    `dropout_rate` applies before each layer of the BiLSTM and before the dense layer.
 
     Call arguments:
         inputs: A dict of `features` float [B, W, K, D], the hidden states of the first subword of
@@ -67,25 +61,14 @@ class WordTagger(GlobalBatchModel, ConfiguredModel):
             self.layer_mix = LayerMix(dtype=self.dtype_policy, name="layer_mix")
         else:
             self.vector_size *= len(self.feature_layers)
-        self.bilstm = BiLSTM(
-            lstm_units,
-            num_layers=NUM_LSTM_LAYERS,
-            dropout_rate=dropout_rate,
-            dtype=self.dtype_policy,
-            name="bilstm",
-        )
-        self.token_labels = TokenLabelsHead(
-            num_labels,
-            dropout_rate=dropout_rate,
-            initializer_stddev=config.initializer_stddev,
-            dtype=self.dtype_policy,
-            name="token_labels",
-        )
+        options = {"dropout_rate": dropout_rate, "dtype": self.dtype_policy}
+        self.bilstm = BiLSTM(lstm_units, num_layers=NUM_LSTM_LAYERS, name="bilstm", **options)
+        options["initializer_stddev"] = config.initializer_stddev
+        self.token_labels = TokenLabelsHead(num_labels, name="token_labels", **options)
 
     def build(self, input_shape: tuple | None = None):
         if self.layer_mix is not None:
-            num_layers = len(self.feature_layers)
-            self.layer_mix.build((None, None, num_layers, self.config.hidden_size))
+            self.layer_mix.build((None, None, len(self.feature_layers), self.config.hidden_size))
         self.bilstm.build((None, None, self.vector_size))
         self.token_labels.build((None, None, 2 * self.lstm_units))
         self.built = True
@@ -152,15 +135,9 @@ class BertFeatureTagger(TaskModel):
         check_count("lstm_units", lstm_units or 0)
         self.num_labels = num_labels
         self.dropout_rate = config.hidden_dropout_rate if dropout_rate is None else dropout_rate
-        self.tagger = WordTagger(
-            config,
-            num_labels=num_labels,
-            layers=layers,
-            lstm_units=lstm_units,
-            dropout_rate=self.dropout_rate,
-            dtype=self.dtype_policy,
-            name="tagger",
-        )
+        settings = {"num_labels": num_labels, "layers": layers, "lstm_units": lstm_units}
+        settings |= {"dropout_rate": self.dropout_rate, "dtype": self.dtype_policy}
+        self.tagger = WordTagger(config, name="tagger", **settings)
         self.build()
         self.encoder.trainable = False
 

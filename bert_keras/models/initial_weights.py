@@ -21,9 +21,8 @@ def check_local_attention(config: BertConfig) -> None:
     is_even = config.hidden_size // config.num_heads % 2 == 0 and config.hidden_size % 4 == 0
     if not (has_parts and is_even and config.num_heads > 1):
         raise InputError(
-            "initial_weights is local-attention, which needs learned positions, several heads of "
-            "an even size, a hidden size that is a multiple of 4, and neither shared blocks nor an "
-            "embedding_size; choose another size or initial_weights=normal"
+            "local-attention needs learned positions, several heads of an even size, a hidden size "
+            "that is a multiple of 4, no shared blocks and no embedding_size; choose normal"
         )
 
 
@@ -43,8 +42,17 @@ def start_with_local_attention(encoder: BertEncoder) -> None:
     check_local_attention(config)
     half, head_size = config.hidden_size // 2, config.hidden_size // config.num_heads
     frequencies = WAVELENGTH_RATIO ** -np.linspace(0, 1, half // 2, endpoint=False)
-    if isinstance(encoder.embeddings, BertEmbeddings):
-        _start_embeddings(encoder.embeddings, frequencies)
+    if isinstance(embeddings := encoder.embeddings, BertEmbeddings):
+        segments = [embeddings.segment_table] if embeddings.num_segments else []
+        for table in (embeddings.token_table, *segments):
+            # The factor keeps the variance of the embedding.
+            values = ops.convert_to_numpy(table) * np.sqrt(2)
+            values[:, :half] = 0
+            table.assign(values)
+        positions = np.zeros(embeddings.position_table.shape)
+        angles = np.outer(np.arange(len(positions)), frequencies)
+        positions[:, :half] = np.concatenate([np.sin(angles), np.cos(angles)], axis=1)
+        embeddings.position_table.assign(2 * embeddings.initializer_stddev * positions)
 
     chosen = np.linspace(0, half // 2 - 1, head_size // 2).round().astype(int)
     sines = np.eye(config.hidden_size)[:, chosen]
@@ -63,17 +71,3 @@ def start_with_local_attention(encoder: BertEncoder) -> None:
     for block in encoder.blocks:
         for output in (block.attention.output_dense, block.feed_forward.output_dense):
             output.kernel.assign(OUTPUT_SCALE * ops.convert_to_numpy(output.kernel))
-
-
-def _start_embeddings(embeddings: BertEmbeddings, frequencies: np.ndarray) -> None:
-    half = 2 * len(frequencies)
-    segments = [embeddings.segment_table] if embeddings.num_segments else []
-    for table in (embeddings.token_table, *segments):
-        # The factor keeps the variance of the embedding.
-        values = ops.convert_to_numpy(table) * np.sqrt(2)
-        values[:, :half] = 0
-        table.assign(values)
-    positions = np.zeros(embeddings.position_table.shape)
-    angles = np.outer(np.arange(len(positions)), frequencies)
-    positions[:, :half] = np.concatenate([np.sin(angles), np.cos(angles)], axis=1)
-    embeddings.position_table.assign(2 * embeddings.initializer_stddev * positions)

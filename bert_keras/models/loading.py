@@ -8,7 +8,6 @@ import keras
 
 from bert_keras.checkpoints.formats import open_checkpoint
 from bert_keras.checkpoints.keras_hub import HUB_CLASSES, checkpoint_of
-from bert_keras.checkpoints.pretrained import build_model
 from bert_keras.errors import InputError, check_name, suggest_keyword_names
 from bert_keras.kinds.known import KINDS
 from bert_keras.models.pretrained import Pretrained
@@ -30,10 +29,6 @@ def load_model(name_or_folder: str | os.PathLike) -> Pretrained:
     Returns:
         The model of the class that the checkpoint contains, with `metadata` (model metadata) and
         its `tokenizer`.
-
-    Raises:
-        InputError: There is no known checkpoint, or weights are missing, unexpected or of
-            another shape.
 
     Example:
 
@@ -60,10 +55,7 @@ def from_keras_hub(model: keras.Model, *, preprocessor: Any = None) -> Pretraine
 
     Returns:
         A `BertEncoder`, `BertClassifier` or `BertMaskedLM` with the weights, the tokenizer and the
-        maximum length. The classifier returns logits, also if that of keras_hub has an activation.
-
-    Raises:
-        InputError: `model` is of another class, is quantized, or has a tokenizer of other rules.
+        maximum length. The classifier returns logits, even if keras_hub's has an activation.
 
     Example:
 
@@ -81,11 +73,8 @@ def from_keras_hub(model: keras.Model, *, preprocessor: Any = None) -> Pretraine
         raise InputError(f"expected a model in memory; load_model({model!r}) takes a name")
     check_name(name, HUB_CLASSES, what="counterpart in bert_keras")
     checkpoint = checkpoint_of(model, preprocessor or getattr(model, "preprocessor", None))
-    converted = build_model(
-        MODELS[checkpoint.metadata.model],
-        checkpoint,
-        metadata=checkpoint.metadata,
-        source=f"keras_hub's {name}",
+    converted = MODELS[checkpoint.metadata.model].from_checkpoint(
+        checkpoint, metadata=checkpoint.metadata, source=f"keras_hub's {name}"
     )
     print(converted.load_report)
     return converted

@@ -19,10 +19,9 @@ from bert_keras.text.packing import encode_masked
 class MaskedLMModel(TaskModel):
     """The base class of the models with a masked-LM head."""
 
-    def masked_lm_head(self) -> MaskedLMHead:
-        """Builds the head that the configuration describes."""
-        config = self.config
-        return self.head(
+    def __init__(self, config: BertConfig, **kwargs):
+        super().__init__(config, **kwargs)
+        self.masked_lm = self.head(
             MaskedLMHead,
             config.vocab_size,
             activation=config.masked_lm_activation or config.activation,
@@ -31,6 +30,14 @@ class MaskedLMModel(TaskModel):
             ties_decoder=config.ties_decoder,
             name="masked_lm",
         )
+
+    def call(self, inputs: dict, training: bool = False):
+        return self.logits(self.encoder(inputs, training=training), inputs, training=training)
+
+    def logits(self, encoded: dict, inputs: dict, training: bool = False) -> dict:
+        """Returns the logits for `encoded`, the outputs of the encoder for `inputs`."""
+        positions, table = inputs["masked_lm_positions"], self.encoder.token_table
+        return {"masked_lm": self.masked_lm(encoded["sequence_output"], positions, table)}
 
     def predict(self, x: Any, *args, **kwargs):
         """Returns `tokens` and `probabilities` of each [MASK] in texts, other inputs as Keras."""
@@ -78,16 +85,7 @@ class BertMaskedLM(MaskedLMModel):
 
     def __init__(self, config: BertConfig, *, name: str = "masked_lm_model", **kwargs):
         super().__init__(config, name=name, **kwargs)
-        self.masked_lm = self.masked_lm_head()
         self.build()
-
-    def call(self, inputs: dict, training: bool = False):
-        return self.logits(self.encoder(inputs, training=training), inputs, training=training)
-
-    def logits(self, encoded: dict, inputs: dict, training: bool = False):
-        """Returns the logits for `encoded`, the outputs of the encoder for `inputs`."""
-        positions, table = inputs["masked_lm_positions"], self.encoder.token_table
-        return {"masked_lm": self.masked_lm(encoded["sequence_output"], positions, table)}
 
 
 @keras.saving.register_keras_serializable(package="bert_keras")
@@ -122,31 +120,20 @@ class BertPretrainer(MaskedLMModel):
 
     def __init__(self, config: BertConfig, *, name: str = "pretrainer", **kwargs):
         if config.is_causal or config.pooling != "cls":
-            raise InputError(
-                f"is_causal is {config.is_causal} and pooling is {config.pooling!r}; next-sentence "
-                "prediction needs False and 'cls': pretrain a BertMaskedLM instead"
-            )
+            found = f"is_causal is {config.is_causal} and pooling is {config.pooling!r}"
+            raise InputError(f"{found}; next-sentence prediction needs False and 'cls'")
         super().__init__(config, name=name, **kwargs)
-        self.masked_lm = self.masked_lm_head()
         self.next_sentence = self.head(
             ClassificationHead, 2, dropout_rate=0.0, name="next_sentence"
         )
         self.build()
 
-    def call(self, inputs: dict, training: bool = False):
-        return self.logits(self.encoder(inputs, training=training), inputs, training=training)
-
-    def logits(self, encoded: dict, inputs: dict, training: bool = False):
-        """Returns the logits for `encoded`, the outputs of the encoder for `inputs`."""
-        hidden_BTD, table = encoded["sequence_output"], self.encoder.token_table
+    def logits(self, encoded: dict, inputs: dict, training: bool = False) -> dict:
         if "next_sentence_positions" in inputs:
             positions = inputs["next_sentence_positions"]
-            pooled_XD = self.encoder.pooler(states_at(hidden_BTD, positions))
+            pooled_XD = self.encoder.pooler(states_at(encoded["sequence_output"], positions))
             labels_X2 = self.next_sentence(pooled_XD, training=training)
             next_sentence = ops.reshape(labels_X2, (-1, ops.shape(positions)[1], 2))
         else:
             next_sentence = self.next_sentence(encoded["pooled_output"], training=training)
-        return {
-            "masked_lm": self.masked_lm(hidden_BTD, inputs["masked_lm_positions"], table),
-            "next_sentence": next_sentence,
-        }
+        return super().logits(encoded, inputs) | {"next_sentence": next_sentence}

@@ -1,13 +1,11 @@
 """The models of ELECTRA: a discriminator, and its pretraining model with a generator."""
 
 import dataclasses
-from typing import Any
 
 import keras
 from keras import ops
 
 from bert_keras.config import BertConfig, ModelMetadata
-from bert_keras.errors import InputError
 from bert_keras.kinds.masked_lm import Discriminator, ReplacedTokens
 from bert_keras.layers import Tensor
 from bert_keras.layers.embeddings import SharedEmbeddings
@@ -144,10 +142,7 @@ class BertReplacedTokenPretrainer(TaskModel):
 
 def generator_size(metadata: ModelMetadata) -> float:
     """Returns the size of the generator in the metadata of a replaced-token model."""
-    size: Any = metadata.task.get("generator_size")
-    if not (isinstance(size, int | float) and 0 < size <= 1):
-        raise InputError(f"generator_size is {size!r}; expected a number above 0, up to 1")
-    return size
+    return metadata.task["generator_size"]
 
 
 def generator_config(config: BertConfig, size: float) -> BertConfig:

@@ -8,7 +8,7 @@ from keras import ops
 
 from bert_keras.config import BertConfig, ModelMetadata
 from bert_keras.distribution.model import GlobalBatchModel
-from bert_keras.errors import check
+from bert_keras.errors import InputError
 from bert_keras.kinds.choice import Choice
 from bert_keras.kinds.classifier import Classifier
 from bert_keras.kinds.span import Span
@@ -25,22 +25,16 @@ Head = TypeVar("Head", bound=keras.layers.Layer)
 class TaskModel(GlobalBatchModel, Pretrained):
     """The base class of models that consist of an encoder and heads.
 
-    A subclass defines `call`, one attribute for each name in `heads` and the other attributes of
-    `Pretrained`. Its constructor ends with `self.build()`. A subclass of a subclass adds layers in
-    `build`: it creates and builds them before `super().build()`. A pooler that no head reads is not
-    trained.
-
-    Args:
-        config: The hyperparameters of the encoder.
-        embeddings: The embeddings of the encoder, if they are those of another one.
-        **kwargs: Arguments of `keras.Model`, such as `name` and `dtype`.
+    A subclass defines `call`, one attribute for each name in `kind.heads` and the other attributes
+    of `Pretrained`. Its constructor ends with `self.build()`. A subclass of a subclass adds layers
+    in `build`: it creates and builds them before `super().build()`. A pooler that no head reads is
+    not trained. `embeddings` belong to another encoder, which shares them with this one.
     """
 
     def __init__(self, config: BertConfig, *, embeddings: SharedEmbeddings | None = None, **kwargs):
         super().__init__(**kwargs)
-        reason = f"{self.kind.model} reads the pooled output"
-        has_output = config.has_pooler or not self.kind.reads_pooled_output
-        check(has_output, f"has_pooler is False; expected True, because {reason}")
+        if self.kind.reads_pooled_output and not config.has_pooler:
+            raise InputError(f"has_pooler is False, but {self.kind.model} reads the pooled output")
         self.config = config
         self.encoder = BertEncoder(config, embeddings=embeddings, dtype=self.dtype_policy)
         if self.encoder.pooler is not None:
@@ -141,8 +135,8 @@ class BertClassifier(TextInputs, TaskModel):
     def from_metadata(cls, metadata: ModelMetadata, **options):
         """Builds the model; refuses one that 0.2.0 fine-tuned on windows of long texts."""
         long_texts = metadata.task.get("long_texts")
-        found = f"the model reads windows of long texts, long_texts={long_texts}, as 0.2.0 did"
-        check(long_texts not in ("mean", "max"), f"{found}; fine-tune it again")
+        if long_texts in ("mean", "max"):
+            raise InputError(f"long_texts={long_texts} was removed; fine-tune the model again")
         return super().from_metadata(metadata, **options)
 
 
@@ -194,8 +188,8 @@ class BertMultipleChoice(TextInputs, TaskModel):
 
     def call(self, inputs, training=False):
         shape = tuple(inputs["input_ids"].shape)
-        expected = "three dimensions: examples, choices, tokens"
-        check(len(shape) == 3, f"input_ids has the shape {shape}; expected {expected}")
+        if len(shape) != 3:
+            raise InputError(f"input_ids has the shape {shape}; expected examples, choices, tokens")
         choices = ops.shape(inputs["input_ids"])[1]
         pooled_XD = self.encoder(flat_rows(inputs), training=training)["pooled_output"]
         return ops.reshape(self.multiple_choice(pooled_XD, training=training), (-1, choices))

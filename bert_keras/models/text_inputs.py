@@ -47,21 +47,13 @@ class TextInputs(Pretrained):
 
     @property
     def preprocessor(self) -> Preprocessor | None:
-        """Converts texts to the inputs of the model; `save_pretrained` saves an assigned one.
-
-        It is None without a tokenizer.
-        """
+        """Converts texts to inputs of the model; None without a tokenizer."""
         if self.tokenizer is None:
             return None
         return self.kind(self.stored_metadata(None), self.tokenizer).preprocessor
 
     @preprocessor.setter
     def preprocessor(self, preprocessor: Preprocessor) -> None:
-        if not isinstance(preprocessor, Preprocessor):
-            raise InputError(
-                f"preprocessor is a {type(preprocessor).__name__}; expected "
-                "Preprocessor(tokenizer, max_length=128)"
-            )
         metadata = self.stored_metadata(preprocessor.tokenizer)
         self.metadata = dataclasses.replace(metadata, max_length=preprocessor.max_length)
         self.tokenizer = preprocessor.tokenizer
@@ -71,21 +63,13 @@ class TextInputs(Pretrained):
         """The names of the labels, in the order of the logits; () for a model without labels."""
         return (self.metadata or self.new_metadata()).labels
 
-    @property
-    def is_compiled_by_fit(self) -> bool:
-        """Whether `fit` or `evaluate` has chosen the optimizer and the loss."""
-        return self.compiled and self.optimizer.name == _DEFAULT
-
     def compile(self, optimizer="rmsprop", loss=None, *args, **kwargs):
         """Configures the training as `keras.Model.compile`; warns of losses of probabilities."""
         for each in keras.tree.flatten(loss):
             is_named = isinstance(each, str) and each.lower().endswith("crossentropy")
             if is_named or getattr(each, "from_logits", True) is False:
-                warnings.warn(
-                    f"the loss {getattr(each, 'name', each)} expects probabilities, but this model "
-                    "returns logits; give the loss object with from_logits=True",
-                    stacklevel=2,
-                )
+                found = f"the loss {getattr(each, 'name', each)} expects probabilities"
+                warnings.warn(f"{found}; give a loss object with from_logits=True", stacklevel=2)
         super().compile(optimizer, loss, *args, **kwargs)
 
     @suggest_keyword_names
@@ -118,15 +102,13 @@ class TextInputs(Pretrained):
         lose their ends, and a line on stderr counts them.
 
         Args:
-            x: N texts: a list, an array, a pandas column or a tensor of strings. A tuple of such
-                columns means texts that belong together, such as (firsts, seconds). A
-                `tf.data.Dataset` yields batches of texts and the numbers of their labels. Other
-                inputs reach Keras unchanged; PyDatasets and generators yield what
-                `preprocessor(texts)` returns.
-            y: The labels of N texts, as a list, an array or a pandas column. BertClassifier: names,
-                lists of names or numbers. BertTokenClassifier: a list of tags for each text.
-                BertQuestionAnswering: (first character, answer), or None. BertMultipleChoice: the
-                number of the right choice.
+            x: N texts: a list, an array, a pandas column or a tensor of strings, or a tuple of such
+                columns for texts that belong together, such as (firsts, seconds). Or a
+                `tf.data.Dataset` of batches of texts and the numbers of their labels, or other
+                inputs of Keras, such as arrays that `preprocessor(texts)` returns.
+            y: The labels of N texts. BertClassifier: names, lists of names or numbers.
+                BertTokenClassifier: a list of tags for each text. BertQuestionAnswering: (first
+                character, answer), or None. BertMultipleChoice: the number of the right choice.
             batch_size: Texts of a batch; by default 32.
             epochs: The epoch at which the training ends; 0 trains nothing.
             verbose: 0 prints nothing, 1 a progress bar, 2 a line for each epoch.
@@ -149,9 +131,6 @@ class TextInputs(Pretrained):
         Returns:
             The `History` of Keras. Its `history` is a dict of the values of each epoch: `loss`,
             metrics such as `accuracy` and, of the texts to score, `val_loss` and so on.
-
-        Raises:
-            InputError: A text, a label or an argument is not as expected.
         """
         check_count("epochs", epochs, least=0)
         check_count("batch_size", batch_size)
@@ -159,18 +138,23 @@ class TextInputs(Pretrained):
         check_count("steps_per_epoch", steps_per_epoch)
         check_count("validation_steps", validation_steps)
         _check_callbacks(callbacks)
-        _check_share(validation_split)
-        _check_rate(learning_rate)
-        _check_held_out(validation_data)
+        _check_rates(validation_split, learning_rate)
+        is_compiled_here = self.tokenizer is not None
+        if self.compiled:
+            is_compiled_here = self.optimizer.name == _DEFAULT
+        if learning_rate is not None and not is_compiled_here:
+            raise InputError("learning_rate is for a model without compile; set the optimizer's")
         size = batch_size or _BATCH_SIZE
         held_out_size = validation_batch_size or size
         parts: list[Encoded] = []  # of which the cut texts are counted
+
+        # Reading the texts and labels may raise an error, so the model changes only after it.
         if is_text(x):
             kind = self._text_kind(y)
             rows = text_rows(self, kind, x, y, sample_weight)
             share = validation_split if validation_data is None else 0.0
-            columns = columns_of(x)
-            learned, held_out = divided(rows, y, num_texts=len(columns[0]), share=share)
+            num_texts = len(columns_of(x)[0])
+            learned, held_out = divided(rows, y, num_texts=num_texts, share=share)
             batches = training_batches(rows, learned, size, is_shuffled=shuffle)
             steps_per_epoch = steps_per_epoch or -(-len(learned) // size)
             weights = weights_by_id(kind, class_weight)
@@ -187,15 +171,14 @@ class TextInputs(Pretrained):
         if validation_data is not None:
             more, data["validation_data"] = self._validation(kind, validation_data, held_out_size)
             parts += more
-        # Nothing of the model has changed before this line.
-        if self._is_compiled_here(learning_rate) and kind is not None:
+
+        if kind is not None and is_compiled_here:
             steps = (epochs - initial_epoch) * (steps_per_epoch or _num_batches(data["x"], size))
-            print_field(
-                "compiled", self._compile(kind, num_steps=max(1, steps), rate=learning_rate)
-            )
-        if is_text(x) and kind is not None:
-            self._keep_metadata(kind, num_columns=len(columns_of(x)))
-        self._say_cut(parts)
+            print_field("compiled", self._compile(kind, max(1, steps), learning_rate))
+        if kind is not None:
+            if is_text(x):
+                self._keep_metadata(kind, x)
+            say_cut(*parts, max_length=kind.metadata.max_length)
         self._renew("train_function", data["x"])
         return super().fit(
             **data,
@@ -237,9 +220,6 @@ class TextInputs(Pretrained):
         Returns:
             The loss, a float, or if there are metrics a list of the loss and their values, floats.
             With `return_dict` a dict of the same by name, such as `loss` and `accuracy`.
-
-        Raises:
-            InputError: A text, a label or an argument is not as expected.
         """
         known = inspect.signature(self.evaluate).parameters
         for name in kwargs:
@@ -248,13 +228,13 @@ class TextInputs(Pretrained):
         check_count("batch_size", batch_size)
         _check_callbacks(callbacks)
         if is_text(x):
-            kind = self._text_kind(y)
+            kind = self._text_kind()  # lists of names do not change the kind of labels here
             rows = text_rows(self, kind, x, y, sample_weight)
-            self._say_cut([rows])
+            say_cut(rows, max_length=kind.metadata.max_length)
             batches = ordered_batches(rows, np.arange(len(rows)), batch_size or _BATCH_SIZE)
             data = {"x": batches.for_fit()}
             if not self.compiled:
-                self._compile(kind, num_steps=1)
+                self._compile(kind, 1)
         else:
             x, y = self._encoded(x, y)
             data = {"x": x, "y": y, "batch_size": batch_size, "sample_weight": sample_weight}
@@ -296,9 +276,6 @@ class TextInputs(Pretrained):
             - BertMultipleChoice: `choice`, int, from 0; `probabilities`, a float for each choice.
 
             BertSentenceEncoder returns embeddings, float32 [N, E], or [N, G, E] for G columns.
-
-        Raises:
-            InputError: A text or an argument is not as expected, or the model has no tokenizer.
         """
         check_count("batch_size", batch_size)
         _check_callbacks(callbacks)
@@ -312,17 +289,11 @@ class TextInputs(Pretrained):
         if not columns[0]:
             raise InputError(NO_TEXTS)
         rows = kind.encoded(columns)
-        self._say_cut([rows])
+        say_cut(rows, max_length=kind.metadata.max_length)
         batches = longest_first_batches(rows.lengths, batch_size=size)
         outputs: list[Any] = [None] * len(rows)
-        calls = keras.callbacks.CallbackList(
-            callbacks,
-            add_progbar=verbose != 0,
-            model=self,
-            verbose=verbose,
-            epochs=1,
-            steps=len(batches),
-        )
+        shown = {"add_progbar": verbose != 0, "verbose": verbose, "epochs": 1}
+        calls = keras.callbacks.CallbackList(callbacks, model=self, steps=len(batches), **shown)
         calls.on_predict_begin()
         for step, numbers_B in enumerate(batches):
             calls.on_predict_batch_begin(step)
@@ -338,14 +309,12 @@ class TextInputs(Pretrained):
         self, x, y=None, sample_weight=None, class_weight=None, return_dict: bool = False
     ):
         """Trains on one batch as `keras.Model.train_on_batch` does; see `fit` for texts."""
-        is_read = is_text(x)
-        if is_read:
-            kind, num_columns = self._text_kind(y), len(columns_of(x))
+        kind = self._text_kind(y) if is_text(x) else None
+        inputs, y = self._encoded(x, y)
+        if kind is not None:
             class_weight = weights_by_id(kind, class_weight)
-        x, y = self._encoded(x, y)
-        if is_read:
-            self._keep_metadata(kind, num_columns=num_columns)
-        return super().train_on_batch(x, y, sample_weight, class_weight, return_dict)
+            self._keep_metadata(kind, x)
+        return super().train_on_batch(inputs, y, sample_weight, class_weight, return_dict)
 
     def test_on_batch(self, x, y=None, sample_weight=None, return_dict: bool = False):
         """Scores one batch as `keras.Model.test_on_batch` does; see `fit` for texts."""
@@ -376,59 +345,48 @@ class TextInputs(Pretrained):
         """Returns the kind of this model, which reads its texts and such labels."""
         if (preprocessor := self.preprocessor) is None:
             raise InputError(
-                f"this {type(self).__name__} has no tokenizer, so it cannot take texts; set "
-                "model.preprocessor = Preprocessor(tokenizer, max_length=128), or give input_ids, "
-                "input_mask and segment_ids"
+                f"this {type(self).__name__} has no tokenizer for texts; set "
+                "model.preprocessor = Preprocessor(tokenizer, max_length=128), or give input_ids"
             )
         kind = self.kind(self.stored_metadata(preprocessor.tokenizer), preprocessor.tokenizer)
         return kind if labels is None else kind.for_labels(as_list(labels))
 
-    def _compile(self, kind: Kind, *, num_steps: int, rate: float | None = None) -> str:
-        """Compiles the model for the steps of a fit; returns what it set."""
+    def _compile(self, kind: Kind, num_steps: int, rate: float | None = None) -> str:
+        """Compiles the model for the steps of a fit; returns a description of the optimizer."""
         default = FINE_TUNING[default_recipe(self.config.hidden_size)]["learning_rate"]
         rate = float(default if rate is None else rate)
         num_warmup = int(WARMUP_RATIO * num_steps)
         schedule = LinearWarmupDecay(rate, num_steps=num_steps, num_warmup_steps=num_warmup)
         arguments = kind.compile_arguments()
         self.compile(BertAdamW(schedule, name=_DEFAULT), **arguments)
-        start = f"rising to {rate:g} over {counted(num_warmup, 'step')}, then"
-        start = start if num_warmup else f"{rate:g},"
+        start = f"{rate:g},"
+        if num_warmup:
+            start = f"rising to {rate:g} over {counted(num_warmup, 'step')}, then"
         loss = keras.tree.flatten(arguments["loss"])[0].name
-        change = f"{start} falling to 0 at step {num_steps:,}"
-        return f"BertAdamW, learning rate {change}; loss {loss}"
+        return f"BertAdamW, learning rate {start} falling to 0 at step {num_steps:,}; loss {loss}"
 
-    def _keep_metadata(self, kind: Kind, *, num_columns: int) -> None:
-        """Stores what a kind knows of the labels and columns that the model learns."""
+    def _keep_metadata(self, kind: Kind, x) -> None:
+        """Stores the kind of the labels and forgets the names of the columns if `x` has others."""
         metadata = kind.metadata
-        if len(metadata.text_columns) not in (0, num_columns):
+        if len(metadata.text_columns) not in (0, len(x) if isinstance(x, tuple) else 1):
             metadata = dataclasses.replace(metadata, text_columns=())
         if metadata != self.stored_metadata(self.tokenizer):
             self.metadata = metadata
 
     def _validation(self, kind: Kind | None, data, size: int) -> tuple[list[Encoded], Any]:
         """Returns the rows of texts to score, and the data for Keras."""
-        is_set = not isinstance(data, (tuple, list))
-        if is_set or not is_text(data[0]):
-            inputs, _ = self._encoded(data if is_set else data[0])
-            return [], inputs if is_set else data
+        if not isinstance(data, (tuple, list, str)):
+            return [], self._encoded(data)[0]
+        if isinstance(data, str) or not 0 < len(data) < 4 or isinstance(data[0], str):
+            raise InputError(f"validation_data is {quoted(data)}; expected (texts, labels)")
+        if not is_text(data[0]):
+            self._encoded(data[0])  # checks them
+            return [], data
         try:
             rows = text_rows(self, kind or self._text_kind(), *data)
         except InputError as error:
             raise InputError(f"validation_data: {error}") from error
         return [rows], ordered_batches(rows, np.arange(len(rows)), size).for_fit()
-
-    def _is_compiled_here(self, learning_rate: float | None) -> bool:
-        """Returns whether `fit` chooses the optimizer and the loss."""
-        is_ours = self.is_compiled_by_fit if self.compiled else self.tokenizer is not None
-        if learning_rate is not None and not is_ours:
-            raise InputError(
-                "learning_rate is for a model without compile; the optimizer has its own"
-            )
-        return is_ours
-
-    def _say_cut(self, parts: list[Encoded]) -> None:
-        if self.preprocessor is not None:
-            say_cut(*parts, max_length=self.preprocessor.max_length)
 
     def _encoded(self, x, y=None):
         """Returns the inputs of the model for texts and labels, or other data unchanged."""
@@ -446,26 +404,22 @@ class TextInputs(Pretrained):
         if isinstance(x, list):
             refuse_pair(first)
             raise InputError(f"text [0] is {quoted(first)}; expected a string" if x else NO_TEXTS)
-        if isinstance(x, (int, set, zip, map, type(None), np.ndarray)):
-            raise InputError(f"the texts are {quoted(x)}; expected a list of strings")
-        if hasattr(x, "columns"):
-            raise InputError(
-                f"the texts are a {type(x).__name__}; expected a column, such as table['text'], or "
-                "a tuple of two"
-            )
+        is_table = hasattr(x, "columns")
+        if is_table or isinstance(x, (int, set, zip, map, type(None), np.ndarray)):
+            found = f"a {type(x).__name__}" if is_table else quoted(x)
+            raise InputError(f"the texts are {found}; expected a list or a column: table['text']")
         return x, y
 
     def _encoded_dataset(self, dataset):
-        spec = dataset.element_spec
-        texts, labels, _ = keras.utils.unpack_x_y_sample_weight(spec)
+        texts, labels, _ = keras.utils.unpack_x_y_sample_weight(dataset.element_spec)
         if not is_text(texts):
             if isinstance(texts, dict):
                 check_inputs(texts, self.config)
             return dataset
         if labels is not None and is_text(labels):
             raise InputError(
-                "the data set yields two texts; expected (text, number of its label), for pairs "
-                "((text, text_pair), number), and without labels ((text, text_pair),)"
+                "the data set yields two texts; expected (text, number of its label), or for pairs "
+                "((text, text_pair), number) or ((text, text_pair),)"
             )
         if any(column.shape.rank == 0 for column in keras.tree.flatten(texts)):
             raise InputError("the data set yields single texts; batch it: dataset.batch(32)")
@@ -481,36 +435,18 @@ class TextInputs(Pretrained):
 def _check_callbacks(callbacks: Any) -> None:
     for each in keras.tree.flatten(callbacks or []):
         if not isinstance(each, (keras.callbacks.Callback, keras.callbacks.CallbackList)):
-            raise InputError(
-                f"callbacks has {each!r}; expected objects, such as keras.callbacks.EarlyStopping()"
-            )
+            raise InputError(f"callbacks has {each!r}; expected objects of keras.callbacks")
 
 
-def _check_share(share: Any) -> None:
+def _check_rates(share: Any, rate: Any) -> None:
     if not (isinstance(share, _NUMBER) and 0 <= share < 1):
         raise InputError(f"validation_split is {share!r}; expected 0 or more, less than 1")
-
-
-def _check_rate(rate: Any) -> None:
     if rate is not None and not (isinstance(rate, _NUMBER) and 0 < rate <= 1):
         raise InputError(f"learning_rate is {rate!r}; expected a number above 0, up to 1")
     warn_high_rate(float(rate or 0))
 
 
-def _check_held_out(data: Any) -> None:
-    """Raises InputError for validation data without labels, or texts and labels in pairs."""
-    is_possible = not isinstance(data, str)
-    if isinstance(data, (list, tuple)):
-        is_possible = 0 < len(data) < 4 and not isinstance(data[0], str)
-    if not is_possible:
-        raise InputError(f"validation_data is {quoted(data)}; expected (texts, labels)")
-
-
 def _num_batches(x, size: int) -> int:
     """Returns the number of batches of arrays, or of a data set that knows it."""
     shape = getattr(keras.tree.flatten(x)[0], "shape", None)
-    if shape is None and not hasattr(x, "__len__"):
-        raise InputError(
-            f"the data are a {type(x).__name__}; give steps_per_epoch, or a list of texts"
-        )
     return len(x) if shape is None else -(-shape[0] // size)

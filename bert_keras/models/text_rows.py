@@ -9,14 +9,10 @@ import keras
 import numpy as np
 
 from bert_keras.data.batches import Batches, batches_of
-from bert_keras.data.encoded import (
-    Encoded,
-    EncodedTexts,
-    length_grouped_batches,
-    longest_first_batches,
-)
+from bert_keras.data.encoded import Encoded, length_grouped_batches, longest_first_batches
 from bert_keras.errors import InputError, quoted
 from bert_keras.kinds.kind import Kind
+from bert_keras.kinds.words import TaggedWords
 from bert_keras.text.columns import columns_of
 
 NO_TEXTS = "the texts are an empty list; expected at least one"
@@ -25,38 +21,23 @@ NO_TEXTS = "the texts are an empty list; expected at least one"
 def text_rows(
     model: keras.Model, kind: Kind, x: Any, y: Any = None, weights: Any = None
 ) -> Encoded:
-    """Returns the rows of N texts with their targets and weights, if there are any.
-
-    Args:
-        model: The model, whose loss must fit the labels.
-        kind: The kind of the model, which reads the texts.
-        x: The texts, or a tuple of columns of texts.
-        y: The labels of the texts; None without labels.
-        weights: The weights of the texts in the loss.
-
-    Raises:
-        InputError: A text or a label is not as expected.
-    """
+    """Returns the rows of N texts, or columns of texts, with their targets and weights."""
     columns, labels, weights = columns_of(x), as_list(y), as_list(weights)
     num_texts = len(columns[0])
     if not num_texts:
         raise InputError(NO_TEXTS)
     for name, each in (("y", labels), ("sample_weight", weights)):
         if each is not None and len(each) != num_texts:
-            raise InputError(
-                f"{name} is of length {len(each):,}, the texts of {num_texts:,}; expected one "
-                "for each"
-            )
+            raise InputError(f"{name} is of length {len(each):,}, the texts of {num_texts:,}")
     if labels is None and kind.needs_labels and not (model.compiled and not model.loss):
         refuse_pair(columns[0][0])
         raise InputError("y is None; expected the labels of the texts, as in fit(texts, labels)")
-    rows = kind.encoded(columns, labels)
+    rows: Any = kind.encoded(columns, labels)
     if labels is not None:
-        check_loss(model, kind, _target_array(rows))
+        targets = rows.label_ids if isinstance(rows, TaggedWords) else rows.targets
+        check_loss(model, kind, keras.tree.flatten(targets)[0])
     if weights is None:
         return rows
-    if not isinstance(rows, EncodedTexts):
-        raise InputError(f"{type(model).__name__} takes no sample_weight for texts")
     targets = np.zeros(num_texts) if rows.targets is None else rows.targets
     return dataclasses.replace(rows, targets=targets, weights=np.asarray(weights, np.float32))
 
@@ -69,24 +50,16 @@ def check_loss(model: keras.Model, kind: Kind, targets: np.ndarray) -> None:
         return  # the loss is the user's
     expected = keras.tree.flatten(kind.compile_arguments()["loss"])[0]
     are_ids = isinstance(expected, sparse) and targets.ndim == 1
-    for loss in losses or [expected]:
-        loss = keras.losses.get(loss)
+    are_whole = not are_ids or (targets == np.round(targets)).all()
+    for loss in map(keras.losses.get, losses or [expected]):
         is_sparse = isinstance(loss, sparse) or loss is keras.losses.sparse_categorical_crossentropy
         is_own = not loss.__module__.startswith("keras.")
-        are_whole = not are_ids or (targets == np.round(targets)).all()
         if not is_own and (is_sparse != are_ids or not are_whole):
             name = getattr(loss, "name", None) or getattr(loss, "__name__", loss)
             raise InputError(
-                f"the loss {name} does not fit labels of the shape {targets.shape}, such as "
-                f"{targets[0]}; give a name or a whole number for each text (numbers: labels=1) or "
-                f"omit compile, and fit uses {type(expected).__name__}"
+                f"the loss {name} does not fit labels such as {targets[0]}; without compile, fit "
+                f"uses {type(expected).__name__}; a model of numbers has labels=1"
             )
-
-
-def _target_array(rows: Any) -> np.ndarray:
-    """Returns an array of the targets of rows: the first one of several outputs."""
-    targets = getattr(rows, "label_ids", None)
-    return keras.tree.flatten(rows.targets if targets is None else targets)[0]
 
 
 def weights_by_id(kind: Kind, weights: Any) -> dict | None:
@@ -101,10 +74,7 @@ def weights_by_id(kind: Kind, weights: Any) -> dict | None:
 def refuse_pair(first: Any) -> None:
     """Raises InputError if the first item of the texts is a pair of a text and its label."""
     if isinstance(first, tuple):
-        raise InputError(
-            f"x is a list of pairs such as {quoted(first)}; expected texts and labels apart, as in "
-            "fit(texts, labels)"
-        )
+        raise InputError(f"x is a list of pairs such as {quoted(first)}; give (texts, labels)")
 
 
 def as_list(values: Any) -> Any:
@@ -142,7 +112,7 @@ def training_batches(
         ordered = np.split(rows, range(size, len(rows), size))
         return batches_of(encoded, lambda: itertools.cycle(ordered))
     lengths = encoded.lengths[rows]
-    seed = np.random.randint(2**31)  # keras.utils.set_random_seed makes it the same
+    seed = int(keras.random.SeedGenerator().state[0])  # keras.utils.set_random_seed decides it
     shuffled = functools.partial(length_grouped_batches, lengths, batch_size=size, seed=seed)
     return batches_of(encoded, lambda: (rows[each] for each in shuffled()))
 

@@ -12,11 +12,10 @@ from bert_keras.reports.page import Report, Section, Table, Value, mark
 
 MAX_ERRORS = 200  # maximum number of errors on the page
 MAX_LABELS = 30  # a larger confusion matrix is unreadable
-BY_PROBABILITY = "the most probable predictions first"
 
 
 class Findings(NamedTuple):
-    """What an evaluation page shows for a task."""
+    """The tables and errors of an evaluation."""
 
     sections: list[Section]
     columns: Sequence[str]  # of the table of errors
@@ -27,20 +26,13 @@ class Findings(NamedTuple):
 def evaluation_page(
     name: str, findings: Findings, *, num_examples: int, scores: Mapping[str, float], path: StrPath
 ) -> None:
-    """Writes an HTML page.
-
-    Args:
-        name: The name of the task.
-        findings: The tables of the page.
-        num_examples: The number of examples that were scored.
-        scores: The scores by name. Scores such as "person f1" are only in the table of types.
-        path: The file to write.
-    """
+    """Writes an HTML page of the task `name`, with the tables and errors of `findings`."""
     errors = sorted(findings.errors, key=lambda error: -error[0])[:MAX_ERRORS]
     counts = f"{len(findings.errors):,} of {num_examples:,} predictions are wrong"
     listed = f", {len(errors)} of them are listed" if len(errors) < len(findings.errors) else ""
     table = Table(findings.columns, [cells for _, cells in errors])
     notes = [f"{counts}{listed}: {findings.order}."]
+    # Scores such as "person f1" are only in the table of types.
     scores = {name: value for name, value in scores.items() if " " not in name}
     num_decimals = 4 if all(abs(value) <= 1 for value in scores.values()) else 2
     texts = (f"{v:,}" if isinstance(v, int) else f"{v:,.{num_decimals}f}" for v in scores.values())

@@ -6,7 +6,7 @@ from pathlib import Path
 
 from bert_keras.checkpoints.formats import open_text_checkpoint
 from bert_keras.errors import InputError, check_name, suggest_keyword_names
-from bert_keras.exporting.export import export_plan, plan_of_model
+from bert_keras.exporting.export import export_plan, plan_of_model, write_saved_model
 from bert_keras.exporting.variants.export_variant import (
     MAX_SCORE_DROP,
     SAVED_MODELS,
@@ -90,7 +90,7 @@ def export(  # noqa: PLR0913 - public; each argument is optional
 
     def write(path: StrPath, *, variant: type[Variant] | None = None) -> Path:
         loaded = model if isinstance(model, Pretrained) else load_model(model)
-        return plan.write(loaded if variant is None else variant(loaded), path)
+        return write_saved_model(loaded if variant is None else variant(loaded), plan, path)
 
     if variant is None:
         return write(path)

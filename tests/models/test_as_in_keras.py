@@ -6,7 +6,6 @@ with those of Keras' layers, from equal weights, and the numbers must be equal.
 
 import functools
 import itertools
-import re
 import subprocess
 import sys
 
@@ -369,15 +368,6 @@ def layers_of_a_subclass(make, folder):
     return [logs, model.predict(X, verbose=0)]
 
 
-def summaries(make, folder):
-    lines = []
-    for kind, is_nested in (("encoder", False), ("functional", True)):
-        make(kind).summary(expand_nested=is_nested, print_fn=lines.append)
-    numbers = re.findall(r"params: ([0-9,]+)", "".join(lines))
-    assert len(numbers) == 6
-    return [int(each.replace(",", "")) for each in numbers]
-
-
 def export(make, folder):
     import tensorflow as tf
 
@@ -440,9 +430,9 @@ CHECKS = {
 }
 ROWS = (losses_and_metrics, optimizers, several_outputs, kinds_of_data, stored)
 ROWS += (callbacks, checkpoints, backup, own_steps, batches, copies, again, frozen, lora)
-ROWS += (layers_of_a_subclass, summaries, export, xla, mixed)
+ROWS += (layers_of_a_subclass, export, xla, mixed)
 CHECKS |= {each.__name__: each for each in ROWS}
-FAST = ("class_weight", "frozen", "layers_of_a_subclass", "summaries", "batches")
+FAST = ("class_weight", "frozen", "layers_of_a_subclass", "batches")
 UNDER_JAX = ("class_weight", "validation_split", "losses_and_metrics", "frozen", "checkpoints")
 UNDER_JAX += ("layers_of_a_subclass", "several_outputs", "stored")
 
@@ -475,12 +465,9 @@ def test_what_keras_could_not_read_again_is_not_written(tmp_path):
     for refused, message in (
         (lambda: outer.save(tmp_path / "int8.keras"), "are quantized"),
         (lambda: generator.save(tmp_path / "generator.keras"), "save_pretrained"),
-        (lambda: classifier.export(tmp_path / "x.onnx", format="onnx"), "for other formats"),
         (lambda: classifier.encoder.states(outer.input), "states needs arrays"),
-        (lambda: classifier.encoder([*X.values()]), "type list; expected a dict of input_ids"),
+        (lambda: classifier.encoder([*X.values()]), "a list; expected a dict"),
         (lambda: classifier.encoder.predict(["a film"]), "as tokenizer"),
-        (lambda: classifier.save(tmp_path / "folder"), "save_pretrained writes a folder"),
-        (lambda: BertClassifier("folder", num_labels=2), "from_pretrained loads a checkpoint"),
     ):
         with pytest.raises(InputError, match=message):
             refused()

@@ -6,7 +6,7 @@ import keras
 import numpy as np
 import pytest
 
-from bert_keras import BertClassifier, BertMaskedLM, BertPretrainer, BertQuestionAnswering
+from bert_keras import BertClassifier, BertMaskedLM, BertPretrainer
 from bert_keras.config import BertConfig
 from bert_keras.errors import InputError
 from bert_keras.models.distiller import Distiller
@@ -155,9 +155,7 @@ def test_the_parts_of_the_loss_are_computed_in_float32(policy):
 
 
 def test_incompatible_models_are_refused():
-    words, pretrainer, spans = (
-        Model(STUDENT) for Model in (BertMaskedLM, BertPretrainer, BertQuestionAnswering)
-    )
+    words, pretrainer = BertMaskedLM(STUDENT), BertPretrainer(STUDENT)
     other, wide = (
         BertMaskedLM(dataclasses.replace(STUDENT, **changes))
         for changes in ({"vocab_size": 60}, {"hidden_size": 24})
@@ -169,7 +167,6 @@ def test_incompatible_models_are_refused():
         (words, other, 0.0, "vocab_size"),
         (words, wide, 1.0, "hidden_size"),
         (three, two, 0.0, "num_labels"),
-        (spans, spans, 1.0, "BertQuestionAnswering"),
     ):
         with pytest.raises(InputError, match=message):
             Distiller(student, teacher, alpha_cosine=alpha_cosine).compile(loss="mae")

@@ -75,13 +75,6 @@ def test_errors_are_sorted_by_probability(page_of):
     assert "text 2 &lt;b&gt;" in page.text and "<script" not in page.text
 
 
-def test_the_number_of_listed_errors_is_limited(page_of, monkeypatch):
-    monkeypatch.setattr("bert_keras.reports.evaluation.MAX_ERRORS", 2)
-    task = ClassificationTask(name="classification", labels=("a", "b"))
-    page = page_of(task, texts("aaab"), [LabelPrediction("b", (0.5, 0.5))] * 4)
-    assert [row[0] for row in page.tables[-1]] == ["example", "line 2", "line 3"]
-
-
 def test_examples_with_several_labels(page_of):
     task = ClassificationTask(name="multi-label", kind="many", labels=("a", "b", "c"))
     predictions = [LabelPrediction(("a", "c")), LabelPrediction(("b",))]

@@ -1,7 +1,4 @@
-"""Builds the SavedModel signatures of a question answering model.
-
-The graph follows kinds/windows.py and kinds/span.py; scores are float64.
-"""
+"""Builds the SavedModel signatures for questions, as kinds/windows.py and kinds/span.py."""
 
 from collections.abc import Callable
 from functools import partial
@@ -40,7 +37,7 @@ class BestSpans(NamedTuple):
 def served_question_answering(
     model: keras.Model, reader: TextToInputs, *, settings: SpanSettings
 ) -> ServableModel:
-    """Builds the signatures of a question answering model; InputError if `reader` does not fit.
+    """Builds the signatures of a question answering model.
 
     `serving_default` takes `question` and `context`, string [B]. It returns `answer`, string [B];
     `start` and `end`, int32 [B], the characters [start, end) of the answer in the context; `score`

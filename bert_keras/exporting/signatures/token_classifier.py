@@ -1,7 +1,4 @@
-"""Builds the SavedModel signatures of a token classifier.
-
-The graph follows kinds/words.py, for rows, and kinds/tagger.py, for entities.
-"""
+"""Builds the SavedModel signatures of a token classifier, as kinds/words.py and kinds/tagger.py."""
 
 from collections.abc import Sequence
 
@@ -71,7 +68,7 @@ def served_token_labels(
 
 
 def word_rows(tokens: UnitTokens, *, limit: int) -> tuple[TextRows, tf.Tensor, tf.Tensor]:
-    """Divides texts as `downstream.ner.words.sentence_rows`, but keeps rows that label no word.
+    """Divides texts as `kinds.words.sentence_rows`, but keeps rows that label no word.
 
     Returns the rows without special tokens, and for each word the row that predicts its label, and
     the position of its first token there, int64 [W].
