@@ -29,12 +29,6 @@ class InputError(ValueError):
     """
 
 
-def check(is_valid: object, message: str) -> None:
-    """Raises InputError with `message` unless `is_valid`."""
-    if not is_valid:
-        raise InputError(message)
-
-
 # Names of other programs, in lower case with underscores -> our names in commands and functions
 OTHER_NAMES = {
     "lr": "learning_rate",

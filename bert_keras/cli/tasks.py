@@ -7,15 +7,24 @@ import os
 from functools import partial
 
 from bert_keras.arguments import checked, count, flag, option, required
-from bert_keras.cli import program
 from bert_keras.cli.answers import answers, check_texts, lines
-from bert_keras.cli.program import FILE, MODEL, command, print_table, start_keras, values
+from bert_keras.cli.program import (
+    FILE,
+    MODEL,
+    PAGE,
+    TASK_HELP,
+    TASK_NAME,
+    command,
+    print_table,
+    start_keras,
+    values,
+)
 from bert_keras.errors import InputError, print_field, printable
 from bert_keras.files import check_no_table, check_output, messages_beside, refuse_existing
 from bert_keras.runs.settings import check_examples, task_examples
 
-TASK_HELP = f"{program.TASK_HELP} (default: the task of the model)"
-TASK = option("--task", "TASK", TASK_HELP, type=program.TASK_NAME)
+OF_THE_MODEL = f"{TASK_HELP} (default: the task of the model)"
+TASK = option("--task", "TASK", OF_THE_MODEL, type=TASK_NAME)
 DATA = "file of the task, or a folder or tfds:NAME from which --split is read"
 EXAMPLES = ("data", "task", "split", "changes")  # arguments of `evaluate`
 VECTORS = checked(partial(check_output, suffix=(".npy", ".parquet")))
@@ -36,7 +45,7 @@ def _check_text(text: str) -> None:
     option("--split", "NAME", "split of a folder or of tfds:NAME", "dev"),
     CHANGES,
     flag("--json", "print the scores as JSON"),
-    option("--report", "PAGE", "HTML page of scores and errors to write", type=program.PAGE),
+    option("--report", "PAGE", "HTML page of scores and errors to write", type=PAGE),
     examples="""
   bert-keras evaluate runs/mrpc/model --data glue/MRPC --report mrpc.html
   bert-keras evaluate runs/tiny/model --task blimp --data blimp""",

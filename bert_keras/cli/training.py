@@ -10,8 +10,16 @@ from bert_keras.arguments import checked, count, flag, one_of, option, required
 from bert_keras.checkpoints import keras_hub_preset
 from bert_keras.checkpoints.formats import detect_format, stored_config
 from bert_keras.checkpoints.hub import located
-from bert_keras.cli import program
-from bert_keras.cli.program import command, devices, print_table, start_keras, values
+from bert_keras.cli.program import (
+    DEVICES,
+    TASK_HELP,
+    TASK_NAME,
+    command,
+    devices,
+    print_table,
+    start_keras,
+    values,
+)
 from bert_keras.downstream.table import is_tfds
 from bert_keras.errors import InputError, print_field
 from bert_keras.experiments.experiments import EXPERIMENTS
@@ -74,7 +82,7 @@ FROM = "checkpoint to start from: a folder, or a name as in bert-keras list mode
 SPECIAL = (
     "distillation, devices and errors",
     option("--teacher", "MODEL", "model of the same kind to distil from; see --set alpha_soft"),
-    *program.DEVICES,
+    *DEVICES,
 )
 
 
@@ -166,7 +174,7 @@ def pretrain(options: argparse.Namespace) -> None:
 
 
 @command(
-    option("task", "TASK", program.TASK_HELP, type=program.TASK_NAME),
+    option("task", "TASK", TASK_HELP, type=TASK_NAME),
     HELP,
     "data, model and output",
     option("--train", "FILE", "training file: .csv, .tsv, .txt, .json, .jsonl, or CoNLL for ner"),
@@ -260,7 +268,7 @@ def _finetuning_data(options: argparse.Namespace) -> str | dict[str, str]:
     required("--data", "DIR", "folder with corpus/*.txt, glue/MNLI, squad, ..."),
     option("-o --output", "DIR", "folder of all runs (required without --dry-run)"),
     flag("--dry-run", "print the stages and their steps and write nothing"),
-    *program.DEVICES,
+    *DEVICES,
     examples="  bert-keras reproduce table5 --scale small --data data --output table5",
 )
 def reproduce(options: argparse.Namespace) -> None:

@@ -5,7 +5,6 @@ from typing import Any, ClassVar, NamedTuple
 
 import numpy as np
 
-from bert_keras.data.preprocessor import ChoicePreprocessor
 from bert_keras.errors import InputError
 from bert_keras.kinds.kind import Kind, class_ids, softmax
 
@@ -44,7 +43,12 @@ class Choice(Kind):
     signatures = "multiple_choice"
     answers_texts = True
     inputs = "CONTEXT ENDING ENDING"
-    preprocessor_class = ChoicePreprocessor
+
+    @property
+    def preprocessor(self):
+        from bert_keras.data.preprocessor import ChoicePreprocessor
+
+        return ChoicePreprocessor(self.tokenizer, max_length=self.metadata.max_length)
 
     def encoded(self, columns, labels=None):
         rows = self.preprocessor.encoded(columns)

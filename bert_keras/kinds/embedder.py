@@ -4,7 +4,6 @@ import itertools
 
 import numpy as np
 
-from bert_keras.data.preprocessor import GroupPreprocessor
 from bert_keras.errors import InputError
 from bert_keras.kinds.kind import Kind
 
@@ -16,8 +15,13 @@ class Embedder(Kind):
     module = "bert_keras.models.sentence_encoder"
     signatures = "embeddings"
     answers_texts = True
-    preprocessor_class = GroupPreprocessor
     needs_labels = False  # losses that rank the texts of a batch read none
+
+    @property
+    def preprocessor(self):
+        from bert_keras.data.preprocessor import GroupPreprocessor
+
+        return GroupPreprocessor(self.tokenizer, max_length=self.metadata.max_length)
 
     def answers(self, columns, rows, outputs):
         return np.stack(outputs)

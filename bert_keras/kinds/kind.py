@@ -11,11 +11,11 @@ from typing import TYPE_CHECKING, Any, ClassVar
 import numpy as np
 
 from bert_keras.config import ModelMetadata
-from bert_keras.data.preprocessor import Preprocessor
 from bert_keras.errors import InputError
 
 if TYPE_CHECKING:
     from bert_keras.data.encoded import Encoded
+    from bert_keras.data.preprocessor import Preprocessor
     from bert_keras.reports.evaluation import Findings
     from bert_keras.text.tokenizer import TextTokenizer
 
@@ -43,7 +43,6 @@ class Kind:
     google_prefix: ClassVar[str] = ""  # start of a variable name that shows Google's head
     keras_hub_class: ClassVar[str] = ""  # end of the class name in keras_hub
 
-    preprocessor_class: ClassVar[type[Preprocessor]] = Preprocessor
     signatures: ClassVar[str] = ""  # the module in exporting/signatures; "" if it is not served
     example_labels: ClassVar[str] = '["no", "yes"]'  # for error messages
     needs_labels: ClassVar[bool] = True  # whether `fit` needs labels beside the texts
@@ -55,9 +54,11 @@ class Kind:
         self.metadata, self.tokenizer = metadata, tokenizer
 
     @property
-    def preprocessor(self) -> Preprocessor:
+    def preprocessor(self) -> "Preprocessor":
         """Converts texts to the inputs of the model."""
-        return self.preprocessor_class(self.tokenizer, max_length=self.metadata.max_length)
+        from bert_keras.data.preprocessor import Preprocessor
+
+        return Preprocessor(self.tokenizer, max_length=self.metadata.max_length)
 
     @classmethod
     def check_new_labels(cls, labels: Sequence[str], *, source: str) -> None:

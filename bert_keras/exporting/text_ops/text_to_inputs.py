@@ -24,8 +24,8 @@ WINDOWS_AT_ONCE = 8
 class TextRows(NamedTuple):
     """Rows of one or two texts: text k of row b is `values[starts[k][b]:][: lengths[k][b]]`."""
 
-    values: tf.Tensor  # int32 [P], the token ids of all texts
-    starts: list[tf.Tensor]  # int64 [N] for each of the one or two texts
+    values: tf.Tensor  # int32 [tokens], the token ids of all texts
+    starts: list[tf.Tensor]  # int64 [B] for each of the one or two texts; so are `lengths`
     lengths: list[tf.Tensor]
 
 
