@@ -13,8 +13,8 @@ import keras
 import numpy as np
 import tensorflow as tf
 
+from bert_keras import BertPretrainer
 from bert_keras.families import preset
-from bert_keras.models import BertPretrainer
 from bert_keras.training.losses import pretraining_losses, pretraining_metrics
 from bert_keras.training.optimizer import BertAdamW
 
@@ -26,9 +26,7 @@ def step(policy: str, *, size: str, rows: int):
     keras.config.set_dtype_policy(policy)
     model = BertPretrainer(preset(size, hidden_dropout_rate=0.0, attention_dropout_rate=0.0))
     model.compile(
-        optimizer=BertAdamW(1e-4),
-        loss=pretraining_losses(),
-        weighted_metrics=pretraining_metrics(),
+        optimizer=BertAdamW(1e-4), loss=pretraining_losses(), weighted_metrics=pretraining_metrics()
     )
     ids = np.random.default_rng(0).integers(5, 30_000, (rows, LENGTH)).astype("int32")
     positions = np.tile(np.arange(PREDICTIONS, dtype="int32"), (rows, 1))

@@ -325,18 +325,12 @@ def main() -> None:
             "ablations": dots(ablations, **points),
             "words": dots(words, **points),
             "gpu-scores": dots(GPU_SCORES, xlabel="accuracy; for NER, F1", digits=3, end=1),
-            "labels": lines(
-                LABELS,
-                COUNTS,
-                xlabel="labelled sentences (logarithmic scale)",
-            ),
+            "labels": lines(LABELS, COUNTS, xlabel="labelled sentences (logarithmic scale)"),
             "labels-texts": lines(
                 TEXTS, (*COUNTS, 10_000), xlabel="labelled examples (logarithmic scale)"
             ),
             "steps": lines(
-                MNLI,
-                STEPS,
-                xlabel="percent of the pretraining steps\n(logarithmic scale)",
+                MNLI, STEPS, xlabel="percent of the pretraining steps\n(logarithmic scale)"
             ),
             "gpu": bars(GPU, xlabel="percent of the peak of the H100, 989 TFLOP/s"),
         }

@@ -1,10 +1,10 @@
 """Compares the speed of bert_keras at two commits: records, forward pass, train step, server.
 
 Both sides run in turns on this machine, each in its own process with the code of its commit and the
-dependencies of this environment. The ratio is the time of the head divided by that of the base,
-below 1 where the head is faster: the median of the turns and their middle half. With --limit, the
-exit code is 1 if a ratio is above the limit. A ratio whose middle half is wide was disturbed by
-other programs.
+dependencies of this environment. The ratio is the head's time divided by the base's time, so it is
+below 1 where the head is faster; the table has the median of the turns and their middle half. With
+--limit, the exit code is 1 if a ratio is above the limit. A wide middle half means that other
+programs disturbed the turns.
 
     python benchmarks/compare.py HEAD~20
     python benchmarks/compare.py HEAD~20 --size mini --turns 7 --limit 1.3
@@ -22,7 +22,8 @@ from pathlib import Path
 
 import numpy as np
 
-from bert_keras.errors import InputError, run_command
+from bert_keras.arguments import run_command
+from bert_keras.errors import InputError
 from bert_keras.reports.page import Table
 
 ROOT = Path(__file__).resolve().parents[1]

@@ -109,7 +109,7 @@ def main() -> None:
         "server, 32 texts": lambda: stack.enter_context(server(size, texts_together)),
     }
     works: dict[str, Callable[[], object]] = {}
-    results, sys.stdout = sys.stdout, sys.stderr  # messages of the works are no results
+    results, sys.stdout = sys.stdout, sys.stderr  # messages of the works are not results
     with contextlib.ExitStack() as stack:
         for line in sys.stdin:
             name = line.strip()

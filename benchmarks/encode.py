@@ -1,10 +1,10 @@
-"""Compares the time of `BertSentenceEncoder.encode` with that of sentence-transformers.
+"""Compares the time of `BertSentenceEncoder.encode` with sentence-transformers.
 
 Both sides load the same folder and embed the same texts with batches of 32 on the threads of this
 machine. In each round every side runs once for each number of texts, and the side that begins
 changes from round to round. The table has the medians and the ratio theirs / ours, where more than
-1 means that ours is faster; the ratios are computed in each round, and the range is that of the
-middle half of the rounds. A line above the table states the largest difference of the embeddings.
+1 means that ours is faster. A ratio is computed in each round, and its range covers the middle half
+of the rounds. A line above the table states the largest difference of the embeddings.
 
     python benchmarks/encode.py all-MiniLM-L6-v2 --texts glue/STS-B/dev.tsv
 """
@@ -23,7 +23,7 @@ import sentence_transformers
 import tensorflow as tf
 import torch
 
-from bert_keras.models import BertSentenceEncoder
+from bert_keras import BertSentenceEncoder
 from bert_keras.reports.page import Table
 
 NUM_TEXTS = (1, 32, 1_000)

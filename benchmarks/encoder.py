@@ -14,8 +14,8 @@ from train_batches import synthetic_batches
 from train_keras import hub_backbone, hub_inputs
 from train_torch import model_inputs, pretrainer
 
+from bert_keras import BertEncoder
 from bert_keras.families import preset, presets
-from bert_keras.models import BertEncoder
 from bert_keras.training.performance import flops_per_example
 
 NUM_PREDICTIONS = 20

@@ -14,8 +14,8 @@ import numpy as np
 import tensorflow as tf
 from keras import ops
 
+from bert_keras import BertEncoder
 from bert_keras.families import preset, presets
-from bert_keras.models import BertEncoder
 
 FLAT = frozenset({"dense layers in two dimensions"})
 RESIDUAL = frozenset({"residuals in two dimensions"})

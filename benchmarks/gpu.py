@@ -56,15 +56,8 @@ SIDES = {
     "kernels": ("ours, without kernels",),
     "pytorch": ("transformers, gathered", "transformers, every position"),
 }
-HEADS = (
-    "ms a step",
-    "fastest",
-    "sequences/s",
-    "utilisation",
-    "peak GiB",
-    "first loss",
-    "last loss",
-)
+HEADS = ("ms a step", "fastest", "sequences/s", "utilisation", "peak GiB")
+HEADS += ("first loss", "last loss")
 
 
 def jax_side(config: BertConfig, batches: list, *, takes_kernels: bool) -> tuple:
@@ -73,10 +66,9 @@ def jax_side(config: BertConfig, batches: list, *, takes_kernels: bool) -> tuple
     import keras
     from train_optimizer import keras_adamw
 
+    from bert_keras import BertPretrainer, LinearWarmupDecay
     from bert_keras.layers import jax_ops
-    from bert_keras.models import BertPretrainer
     from bert_keras.training.losses import pretraining_losses
-    from bert_keras.training.schedule import LinearWarmupDecay
 
     if not takes_kernels:
         jax_ops.takes_kernels = lambda *arguments, **options: False

@@ -26,7 +26,7 @@ from pretraining import held_out
 from bert_keras.data.objectives import MASKED_AND_LABELLED
 from bert_keras.models.pretrainer import BertMaskedLM, BertPretrainer
 from bert_keras.runs.evaluate import evaluate
-from bert_keras.runs.objectives import evaluate_pretrainer, named_objective
+from bert_keras.runs.pretraining_tasks import evaluate_pretrainer, pretraining_task
 from bert_keras.text.vocab import Vocabulary
 
 TASKS = {"sst2": "SST-2", "mnli": "MNLI"}  # the folder of each task
@@ -90,11 +90,11 @@ def characters_per_token(batches, vocabulary: Vocabulary) -> float:
 def held_out_scores(model: Path, records: str) -> list[float | None]:
     """Returns masked-LM loss, nats per character and next-sentence accuracy (if trained)."""
     metadata = json.loads((model / "bert_keras.json").read_text())
-    has_labels = metadata["model"] == BertPretrainer.stored_as
+    has_labels = metadata["model"] == BertPretrainer.kind.model
     kind = BertPretrainer if has_labels else BertMaskedLM
     batches = held_out(records, objective=MASKED_AND_LABELLED)
-    objective = named_objective("bert" if has_labels else "masked-lm")
-    scores = evaluate_pretrainer(kind.from_pretrained(model), batches, objective=objective)
+    task = pretraining_task("bert" if has_labels else "masked-lm")
+    scores = evaluate_pretrainer(kind.from_pretrained(model), batches, task=task)
     loss = scores["held_out_masked_lm_loss"]
     vocabulary = Vocabulary.from_file(Path(records, "vocab.txt"))
     accuracy = 100 * scores["held_out_next_sentence_accuracy"] if has_labels else None
@@ -102,7 +102,7 @@ def held_out_scores(model: Path, records: str) -> list[float | None]:
 
 
 def measure(arguments: argparse.Namespace, seed: int) -> list[float | None]:
-    """Trains and scores one seed; returns the values of `COLUMNS`, None for what is missing."""
+    """Trains and scores one seed; returns the values of `COLUMNS`, None for missing values."""
     output = arguments.output if seed == 1 else f"{arguments.output}-seed-{seed}"
     hours = pretrain(arguments, output=output, seed=seed)
     values = [hours, *held_out_scores(Path(output, "model"), arguments.records)]
@@ -118,7 +118,7 @@ def measure(arguments: argparse.Namespace, seed: int) -> list[float | None]:
 
 
 def print_row(arguments: argparse.Namespace, seed: str, values: list[float | None]) -> None:
-    """Prints a row of the table, with a dash for what is missing."""
+    """Prints a row of the table, with a dash for missing values."""
     commit = subprocess.run(
         ["git", "rev-parse", "--short", "HEAD"], capture_output=True, text=True, check=True
     )

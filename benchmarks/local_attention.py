@@ -21,8 +21,8 @@ def run_variant(size: str, num_layers: int, length: int, variant: str) -> None:
     import numpy as np
     import tensorflow as tf
 
+    from bert_keras import BertEncoder
     from bert_keras.families import preset
-    from bert_keras.models import BertEncoder
 
     changes = {"num_layers": num_layers} if num_layers else {}
     if variant == GLOBAL:

@@ -6,7 +6,7 @@ from pathlib import Path
 import numpy as np
 from keras import ops
 
-from bert_keras.models import BertEncoder
+from bert_keras import BertEncoder
 
 TEXT = Path(__file__).resolve().parents[1] / "LICENSE"
 LENGTHS = (8, 20, 50, 128)  # tokens of each row; shorter rows are padded

@@ -28,12 +28,12 @@ import tensorflow as tf
 from keras import ops
 
 from bert_keras.data.masking import Masker, MaskingPolicy
-from bert_keras.data.objectives import MASKED, DynamicMasking, Examples
+from bert_keras.data.objectives import MASKED, DynamicMasking, PretrainingExamples
 from bert_keras.data.records import Records
 from bert_keras.families import FAMILIES, presets
-from bert_keras.runs.objectives import evaluate_pretrainer
 from bert_keras.runs.pretrain import compiled_pretrainer
 from bert_keras.runs.pretrain_inputs import PretrainInputs
+from bert_keras.runs.pretraining_tasks import evaluate_pretrainer
 from bert_keras.runs.recipes import PretrainRecipe
 from bert_keras.training.losses import MaskedLMLoss
 
@@ -151,7 +151,7 @@ class Training:
         if z_weight:
             loss = ZLoss()
             loss.z_weight = z_weight
-            metrics = self.inputs(self.recipe).objective.metrics()
+            metrics = self.inputs(self.recipe).task.metrics()
             self.model.compile(optimizer, loss={"masked_lm": loss}, weighted_metrics=metrics)
 
     def inputs(self, recipe: PretrainRecipe, length: int = 128) -> PretrainInputs:
@@ -188,7 +188,7 @@ def relative_cost(changes: dict, **options) -> float:
     return sum(costs)
 
 
-def held_out(records: str, *, objective: Examples = MASKED):
+def held_out(records: str, *, objective: PretrainingExamples = MASKED):
     """Returns the held-out batches with one set of masks for all variants."""
     inputs = PretrainInputs(REFERENCE, records=records)
     masker = Masker(MaskingPolicy(), inputs.vocabulary)
@@ -206,7 +206,7 @@ def run(name: str, *, records: str, num_steps: int, seed: int) -> dict:
     cost = 1.0 if FREE.issuperset(changes) else relative_cost(changes, **options)
     steps = round(num_steps / cost)
     training = Training(changes, num_steps=steps, **options)
-    data, objective = held_out(records), training.inputs(training.recipe).objective
+    data, task = held_out(records), training.inputs(training.recipe).task
     scores, seconds, done = [], 0.0, 0
     counts = [max(1, round(NUM_SCORES * share)) for share, _ in training.phases]
     for phase, count in enumerate(counts):
@@ -215,7 +215,7 @@ def run(name: str, *, records: str, num_steps: int, seed: int) -> dict:
             last = steps * (len(scores) + 1) // sum(counts)
             seconds += training.fit(batches, last - done)
             done = last
-            values = evaluate_pretrainer(training.model, data, objective=objective)
+            values = evaluate_pretrainer(training.model, data, task=task)
             scores.append([done, round(seconds, 1), round(values["held_out_masked_lm_loss"], 4)])
     return {
         "name": name,
@@ -249,7 +249,7 @@ def main() -> None:
     parser = argparse.ArgumentParser(
         description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )
-    parser.add_argument("records", help="a folder of plain ids; RECORDS-64 has those of 64 tokens")
+    parser.add_argument("records", help="a folder of plain ids; RECORDS-64 has rows of 64 tokens")
     parser.add_argument("results", type=Path)
     parser.add_argument("--only", nargs="+", default=[*VARIANTS], choices=VARIANTS)
     parser.add_argument("--steps", type=int, default=400, help="of the reference")

@@ -1,4 +1,4 @@
-"""Measures reading records: with TensorFlow, in NumPy, and what `fit` takes."""
+"""Measures reading records: with TensorFlow, in NumPy, and in `fit`."""
 
 import argparse
 import statistics
@@ -8,12 +8,11 @@ from itertools import islice
 
 import tensorflow as tf
 
+from bert_keras import BertPretrainer
 from bert_keras.data.objectives import masked_and_labelled
-from bert_keras.data.record_file import FLOATS, record_files
+from bert_keras.data.record_file import FLOATS, common_schema, feature_kind, record_files
 from bert_keras.data.records import BLOCK, FILES_AT_ONCE, SHUFFLE_BUFFER, Records
-from bert_keras.data.schema import common_schema, feature_kind
 from bert_keras.families import preset, presets
-from bert_keras.models import BertPretrainer
 from bert_keras.training.losses import pretraining_losses
 from bert_keras.training.optimizer import BertAdamW
 

@@ -35,10 +35,7 @@ def ours(text: str, vocabulary: str, output: str, workers: int, started: Callabl
 
     started()
     settings = BuildSettings(
-        splitter="lines",
-        max_length=MAX_LENGTH,
-        max_predictions=MAX_PREDICTIONS,
-        duplicates=PASSES,
+        splitter="lines", max_length=MAX_LENGTH, max_predictions=MAX_PREDICTIONS, duplicates=PASSES
     )
     build(
         [text],
@@ -154,8 +151,8 @@ def count_records(folder: Path) -> int:
 
 def one_sentence_a_line(paths: list[str], path: Path, *, megabytes: float | None) -> None:
     """Writes the corpus up to the end of the document in which it reaches `megabytes`."""
-    from tfrecords_tools.inputs.corpus import documents
-    from tfrecords_tools.text.sentences import splitter
+    from tfrecords_tools.corpus import documents
+    from tfrecords_tools.tokens import splitter
 
     split, size = splitter("en"), 0
     with path.open("w", encoding="utf-8") as file:

@@ -58,11 +58,7 @@ def ours(task, recipe, files, pretrained: str) -> dict:
     with tempfile.TemporaryDirectory() as folder:
         start = time.perf_counter()
         scores = finetune(
-            task,
-            recipe,
-            pretrained=pretrained,
-            data=files,
-            output=Path(folder) / "run",
+            task, recipe, pretrained=pretrained, data=files, output=Path(folder) / "run"
         ).scores
     return {"score": scores[task.metric], "seconds": time.perf_counter() - start, "scores": scores}
 
@@ -72,9 +68,9 @@ def theirs(task, recipe, files, pretrained: str) -> dict:
     import transformers
     from train_torch import adamw
 
-    from bert_keras.data.buckets import length_grouped_batches, longest_first_batches
-    from bert_keras.runs.finetune import TaskRun
-    from bert_keras.training.schedule import LinearWarmupDecay
+    from bert_keras import LinearWarmupDecay
+    from bert_keras.data.encoded import length_grouped_batches, longest_first_batches
+    from bert_keras.runs.task_run import TaskRun
 
     start = time.perf_counter()
     torch.set_num_threads(len(os.sched_getaffinity(0)))
@@ -169,7 +165,7 @@ def main() -> None:
     parser.add_argument("--data", required=True, metavar="DIR")
     parser.add_argument("--from", required=True, dest="start", metavar="DIR")
     parser.add_argument("--recipe", default="paper")
-    parser.add_argument("--rate", type=float, help="learning rate (default: that of the recipe)")
+    parser.add_argument("--rate", type=float, help="learning rate (default: the recipe's)")
     parser.add_argument("--set", nargs="+", default=[], dest="changes", metavar="FIELD=VALUE")
     parser.add_argument("--seeds", type=int, nargs="+", default=[1, 2, 3], metavar="SEED")
     parser.add_argument("--train-rows", type=int, default=0, help="sample size (default: all)")

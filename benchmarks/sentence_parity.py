@@ -1,11 +1,11 @@
 """Compares sentence embeddings and their losses with sentence-transformers.
 
 The first table has the largest difference of the embeddings of both sides, scaled to length 1, of
-1,000 sentences of STS-B. Random weights are two layers of hidden size 32; real weights are those of
-all-MiniLM-L6-v2. The second table has the differences of the value and the gradient of each loss
-for random embeddings, alone and inside MatryoshkaLoss. A difference is divided by the largest
-value if this is above 1. sentence-transformers computes the losses in float64 from the same float32
-embeddings.
+1,000 sentences of STS-B. The model with random weights has two layers of hidden size 32; the real
+weights are from all-MiniLM-L6-v2. The second table has the differences of the value and the
+gradient of each loss for random embeddings, alone and inside MatryoshkaLoss. A difference is
+divided by the largest value if this is above 1. sentence-transformers computes the losses in
+float64 from the same float32 embeddings.
 
     python benchmarks/sentence_parity.py glue/STS-B/dev.tsv
 """

@@ -32,19 +32,16 @@ import transformers
 from sentence_transformers.sentence_transformer import losses, modules
 from train_torch import adamw
 
+from bert_keras import LinearWarmupDecay
 from bert_keras.data.encoded import Encoded
 from bert_keras.downstream.batches import Predictor, training_batches
 from bert_keras.downstream.catalog import named_task
 from bert_keras.downstream.table import table_rows
-from bert_keras.runs.finetune import TaskRun
-from bert_keras.training.schedule import LinearWarmupDecay
+from bert_keras.runs.task_run import TaskRun
 
 TASKS = {"stsb": "sentence-pairs", "mnli": "retrieval"}
 SETTINGS = ("dropout_rate=0", "num_epochs=1")
-LOSSES = {
-    "stsb": losses.CoSENTLoss,
-    "mnli": losses.MultipleNegativesRankingLoss,
-}
+LOSSES = {"stsb": losses.CoSENTLoss, "mnli": losses.MultipleNegativesRankingLoss}
 
 
 @dataclasses.dataclass(frozen=True)
@@ -83,7 +80,7 @@ def prepared(arguments, folder: Path) -> TaskRun:
     else:
         task = dataclasses.replace(task, negative_columns=("negative",), max_length=75)
         files = dict.fromkeys(("train", "dev"), folder / "triplets.tsv")
-        names = ("train.tsv", "dev_matched.tsv")  # the scores are those of STS-B
+        names = ("train.tsv", "dev_matched.tsv")  # the scores are on STS-B
         write_triplets([arguments.data / "MNLI" / name for name in names], files["train"])
     changes = [*SETTINGS, *arguments.changes]
     with contextlib.redirect_stdout(io.StringIO()):

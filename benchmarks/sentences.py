@@ -14,7 +14,7 @@ import time
 from itertools import accumulate
 from pathlib import Path
 
-from tfrecords_tools.text.sentences import splitter
+from tfrecords_tools.tokens import splitter
 
 SENTENCES_PER_TEXT = 5
 

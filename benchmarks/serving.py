@@ -2,9 +2,9 @@
 
 `bert-keras serve` runs an exported BERT with random weights in its own process. Clients in this
 process send one text a request and send the next after the response. The texts are the sentences of
-SST-2 and, as long texts, the passages of SQuAD. With sentences, two others take turns with it: the
-same SavedModel in this process, in batches of similar length, which is about the most that a server
-can reach; and the same in the simplest server, serving_naive.py.
+SST-2 and, as long texts, the passages of SQuAD. With sentences, two other programs take turns with
+it: the same SavedModel in this process, in batches of similar length, which is about the most that
+a server can reach; and the same model in the simplest server, serving_naive.py.
 
     python benchmarks/serving.py DATA               # base: its start, then under load
     python benchmarks/serving.py DATA --minutes 10  # its memory, 16 clients
@@ -27,11 +27,12 @@ from pathlib import Path
 import numpy as np
 from serving_load import Latencies, Server, closed_loop
 
-from bert_keras.data.buckets import longest_first_batches
+from bert_keras.arguments import run_command
+from bert_keras.data.encoded import longest_first_batches
 from bert_keras.downstream.squad.questions import read_questions
 from bert_keras.downstream.table import table_rows
-from bert_keras.errors import InputError, run_command
-from bert_keras.exporting.verify import loaded
+from bert_keras.errors import InputError
+from bert_keras.exporting.verify import Run, loaded
 from bert_keras.serving.versions import chosen_versions
 from bert_keras.text.tokenizer import WordPieceTokenizer
 from bert_keras.text.vocab import Vocabulary
@@ -92,9 +93,7 @@ def show_starts(model: Path, text: str, *, num_starts: int) -> None:
         )
 
 
-def in_process(
-    run: Callable[[dict], dict], texts: Sequence[str], *, num_clients: int, seconds: float
-) -> Latencies:
+def in_process(run: Run, texts: Sequence[str], *, num_clients: int, seconds: float) -> Latencies:
     """Runs batches of texts of similar length, in a mixed order; the clients are not needed."""
     rows = longest_first_batches(np.array([*map(len, texts)]), batch_size=SORTED_BATCH)
     batches = [[texts[row] for row in each] for each in rows]
@@ -103,7 +102,7 @@ def in_process(
     start = time.perf_counter()
     for batch in itertools.cycle(batches):
         before = time.perf_counter()
-        run({"signature": "serving_default", "inputs": {"text": np.array(batch, object)}})
+        run("serving_default", {"text": np.array(batch, object)})
         latencies.times += [time.perf_counter() - before] * len(batch)
         latencies.seconds = time.perf_counter() - start
         if latencies.seconds > seconds:

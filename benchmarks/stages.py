@@ -11,11 +11,11 @@ from collections import Counter
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
+from bert_keras.data import record_file
 from bert_keras.text.vocab import Vocabulary
 from tfrecords_tools import build as building
-from tfrecords_tools.records import examples, shards, writer
+from tfrecords_tools import shards, tokens
 from tfrecords_tools.settings import BuildSettings
-from tfrecords_tools.text import tokens
 
 CLOCKS = [  # (owner of the function, its name, stage)
     (building, "digest", "digest of the input"),
@@ -23,14 +23,14 @@ CLOCKS = [  # (owner of the function, its name, stage)
     (tokens, "_encoded", "tokenise"),
     (tokens.TokenWriter, "add", "store ids"),
     (building, "join_stores", "store ids"),
-    (examples.FindInstances, "__call__", "find pairs"),
+    (building.FindInstances, "__call__", "find pairs"),
     (shards, "read_bucket", "shuffle, cut"),
     (shards, "sequences_of", "shuffle, cut"),
-    (shards, "tokens_of", "fetch ids"),
-    (shards, "features", "pack"),
+    (shards, "read_tokens", "fetch ids"),
+    (shards, "record_features", "pack"),
     (shards.Masker, "mask", "mask"),
-    (writer, "serialized", "serialise"),
-    (writer, "framed", "frame, checksums"),
+    (record_file, "serialized", "serialise"),
+    (record_file, "framed", "frame, checksums"),
     (shards.WriteShard, "__call__", "digest, write"),
 ]
 

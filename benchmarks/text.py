@@ -25,7 +25,7 @@ from tokenizers.trainers import WordPieceTrainer
 
 from bert_keras.text.tokenizer import WordPieceTokenizer, normalizer
 from bert_keras.text.vocab import SPECIAL_TOKENS, Vocabulary
-from tfrecords_tools.inputs.corpus import documents, files
+from tfrecords_tools.corpus import documents, files
 from tfrecords_tools.vocab import train_vocabulary
 
 LINES_PER_CALL = 1000

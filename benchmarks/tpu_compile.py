@@ -2,11 +2,11 @@
 
 docs/benchmarks/archive/gpu-2026-11.md has results. A step is the one that `fit` runs under the JAX
 backend of Keras: forward pass, backward pass, clipping, the optimizer of the recipe and metrics,
-with its dropout, in mixed_bfloat16, on a batch of which each chip has a part. Of a recipe that
-accumulates gradients it is one part of the batch. The teacher of a distillation is not included.
+with its dropout, in mixed_bfloat16, on a batch of which each chip has a part. For a recipe that
+accumulates gradients, the batch is one part. The teacher of a distillation is not included.
 
-Memory and operations are those of one chip, as XLA counts them; nothing runs. A program that needs
-more than the 15.75 GiB that programs can use has a row without numbers.
+The table has the memory and the operations of one chip, as XLA counts them; nothing runs. A program
+that needs more than the 15.75 GiB that programs can use has a row without numbers.
 
     pip install "bert-keras[jax,tpu]"
     python benchmarks/tpu_compile.py
@@ -36,40 +36,35 @@ from train_batches import synthetic_batches
 
 from bert_keras.config import ModelMetadata
 from bert_keras.families import preset
-from bert_keras.runs.objectives import named_objective
 from bert_keras.runs.pretrain import compiled_pretrainer
+from bert_keras.runs.pretraining_tasks import pretraining_task
 from bert_keras.runs.recipes import PRETRAIN, PretrainRecipe
 
 TOPOLOGY = "v5e:2x2"
 # Tokens of the records for which a recipe is meant, if not 128.
-LENGTHS = {
-    "demo": 64,
-    **dict.fromkeys(("paper-512", "distilbert"), 512),
-}
+LENGTHS = {"demo": 64, **dict.fromkeys(("paper-512", "distilbert"), 512)}
 HEADS = ("batch x length", "arguments GiB", "temporary GiB", "total GiB", "TFLOP", "compiled in s")
 
 
 def pretrainer(recipe: PretrainRecipe, length: int) -> keras.Model:
     """Returns the compiled model of a recipe, as `pretrain` makes it."""
-    objective = named_objective(
+    task = pretraining_task(
         recipe.objective, has_labels=not recipe.size.startswith(("roberta", "distil"))
     )
     config = preset(
         recipe.size,
         hidden_dropout_rate=recipe.dropout_rate,
         attention_dropout_rate=recipe.dropout_rate,
-        has_pooler=objective.model.reads_pooled_output,
+        has_pooler=task.model.kind.reads_pooled_output,
     )
-    task = {"generator_size": recipe.generator_size} if recipe.objective == "replaced-token" else {}
+    settings = (
+        {"generator_size": recipe.generator_size} if recipe.objective == "replaced-token" else {}
+    )
     metadata = ModelMetadata(
-        model=objective.model.stored_as,
-        config=config,
-        lowercase=True,
-        max_length=length,
-        task=task,
+        model=task.model.kind.model, config=config, lowercase=True, max_length=length, task=settings
     )
     inputs = SimpleNamespace(
-        recipe=recipe, metadata=metadata, objective=objective, starting_point=None, teacher=None
+        recipe=recipe, metadata=metadata, task=task, starting_point=None, teacher=None
     )
     return compiled_pretrainer(inputs)
 
@@ -77,7 +72,7 @@ def pretrainer(recipe: PretrainRecipe, length: int) -> keras.Model:
 def batch_of(model: keras.Model, rows: int, length: int, predictions: int) -> tuple:
     """Returns a random batch for the objective of a model."""
     inputs, targets, weights = synthetic_batches(model.encoder.config, rows, length, predictions)[0]
-    if "generator" in model.heads:
+    if "generator" in model.kind.heads:
         inputs["masked_lm_ids"] = inputs["sampling_draws"] = targets["masked_lm"]
         inputs["masked_lm_weights"] = weights["masked_lm"]
         targets["replaced_token"] = inputs["input_mask"]
@@ -137,8 +132,8 @@ def main() -> None:
         description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )
     parser.add_argument("--recipe", choices=PRETRAIN, help="default: every size and length once")
-    parser.add_argument("--batch-size", type=int, help="of all chips; default: that of the recipe")
-    parser.add_argument("--max-length", type=int, help="tokens; default: those of the recipe")
+    parser.add_argument("--batch-size", type=int, help="of all chips (default: the recipe's)")
+    parser.add_argument("--max-length", type=int, help="tokens (default: the recipe's)")
     arguments = parser.parse_args()
     keras.config.set_dtype_policy("mixed_bfloat16")
     print(f"{'':<14}" + "".join(f"{head:>16}" for head in HEADS))

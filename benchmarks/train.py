@@ -1,9 +1,9 @@
 """Compares the time and peak memory of pretraining steps with KerasHub and transformers.
 
-A step is forward pass, backward pass, clipping and AdamW, with dropout, on batches like those of
-records. Ours and KerasHub run `model.fit`. Each side runs in its own process, so its peak memory is
-measured separately. The first side takes turns of a few steps with each of the others, so two
-models are in memory. A ratio is the median over the turns, because machines change their speed.
+A step is forward pass, backward pass, clipping and AdamW, with dropout, on random batches shaped
+like records. Ours and KerasHub run `model.fit`. Each side runs in its own process, so its peak
+memory is measured separately. The first side takes turns of a few steps with each other side, so
+two models are in memory. A ratio is the median over the turns, because machines change their speed.
 With --compare start, a turn is a new process, from its start to the end of its first step.
 
     python benchmarks/train.py                      # base, 8 x 128, 20 predictions
@@ -91,7 +91,7 @@ def named_side(name: str, work: Work, length: int) -> Callable[[], object]:
 def serve(arguments: argparse.Namespace) -> None:
     """Runs one side: a turn, then a turn for each line of stdin; prints each result as JSON.
 
-    The processor time of the first turn is that of the process until then.
+    The processor time of the first turn includes the start of the process.
     """
     output = os.fdopen(os.dup(1), "w", buffering=1)
     os.dup2(2, 1)  # the output of libraries

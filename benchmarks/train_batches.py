@@ -1,4 +1,4 @@
-"""Creates random batches like those of records for all sides of train.py and gpu.py."""
+"""Creates random batches, shaped like records, for all sides of train.py and gpu.py."""
 
 from dataclasses import dataclass
 

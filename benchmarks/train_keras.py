@@ -22,11 +22,9 @@ from train_batches import (
 )
 from train_optimizer import keras_adamw
 
+from bert_keras import BertAdamW, BertPretrainer, LinearWarmupDecay
 from bert_keras.config import BertConfig
-from bert_keras.models import BertPretrainer
 from bert_keras.training.losses import pretraining_losses, pretraining_metrics
-from bert_keras.training.optimizer import BertAdamW
-from bert_keras.training.schedule import LinearWarmupDecay
 
 keras.utils.set_random_seed(SEED)
 
@@ -99,11 +97,7 @@ def hub_backbone(config: BertConfig) -> keras.Model:
 
 
 def hub_inputs(inputs: dict) -> dict:
-    names = {
-        "token_ids": "input_ids",
-        "segment_ids": "segment_ids",
-        "padding_mask": "input_mask",
-    }
+    names = {"token_ids": "input_ids", "segment_ids": "segment_ids", "padding_mask": "input_mask"}
     return {name: inputs[source] for name, source in names.items()}
 
 

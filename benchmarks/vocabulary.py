@@ -12,11 +12,11 @@ from leaderboard import characters_per_token
 from pretraining import REFERENCE
 
 from bert_keras.data.masking import Masker, MaskingPolicy
-from bert_keras.data.objectives import DynamicMasking, Examples, masked
+from bert_keras.data.objectives import DynamicMasking, PretrainingExamples, masked
 from bert_keras.data.records import Records
 from bert_keras.models.pretrainer import BertMaskedLM
-from bert_keras.runs.objectives import evaluate_pretrainer, named_objective
 from bert_keras.runs.pretrain_inputs import PretrainInputs
+from bert_keras.runs.pretraining_tasks import evaluate_pretrainer, pretraining_task
 
 
 def main() -> None:
@@ -39,10 +39,10 @@ def main() -> None:
             batch_size=128,
             drop_remainder=False,
             masking=DynamicMasking(masker, seed=1),
-            objective=Examples(known),
+            objective=PretrainingExamples(known),
         )
         scores = evaluate_pretrainer(
-            BertMaskedLM.from_pretrained(model), batches, objective=named_objective("masked-lm")
+            BertMaskedLM.from_pretrained(model), batches, task=pretraining_task("masked-lm")
         )
         loss = scores["held_out_masked_lm_loss"]
         tokens = sum(int(features["input_mask"].sum()) for features, _, _ in batches)

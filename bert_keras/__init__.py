@@ -1,24 +1,18 @@
-"""BERT in Keras 3 and TensorFlow: pretraining, fine-tuning, export and serving.
+"""Pretrains, fine-tunes, exports and serves BERT with Keras 3 and TensorFlow.
 
 The modules of the public names are imported on first use, so `import bert_keras` is fast.
 """
 
 import os
-import sys
 from importlib import import_module
-from importlib.util import find_spec
-from traceback import extract_stack
 from typing import TYPE_CHECKING
 
-from bert_keras.errors import nearest, notes_held_back
-from bert_keras.fields import documented
+from bert_keras.errors import suggest_name
 
-os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "3")  # notes on the machine, before TensorFlow loads
-os.environ.setdefault("TF_ENABLE_ONEDNN_OPTS", "1")  # also without AVX512-VNNI, where it is off
+os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "3")  # C++ code of TensorFlow logs fatal errors only
+os.environ.setdefault("TF_ENABLE_ONEDNN_OPTS", "1")  # otherwise off without AVX512-VNNI
 
 if TYPE_CHECKING:  # for type checkers and editors
-    from bert_keras.checkpoints.conversion import convert as convert
-    from bert_keras.checkpoints.keras_hub import from_keras_hub as from_keras_hub
     from bert_keras.config import BertConfig as BertConfig
     from bert_keras.config import DenseModule as DenseModule
     from bert_keras.config import EmbeddingConfig as EmbeddingConfig
@@ -31,11 +25,12 @@ if TYPE_CHECKING:  # for type checkers and editors
     from bert_keras.data.records import pretraining_dataset as pretraining_dataset
     from bert_keras.downstream.task import Task
     from bert_keras.errors import InputError as InputError
-    from bert_keras.exporting.export import export as export
     from bert_keras.families import preset as preset
-    from bert_keras.models import load_model as load_model
+    from bert_keras.models.distiller import Distiller as Distiller
     from bert_keras.models.encoder import BertEncoder as BertEncoder
     from bert_keras.models.feature_tagger import BertFeatureTagger as BertFeatureTagger
+    from bert_keras.models.loading import from_keras_hub as from_keras_hub
+    from bert_keras.models.loading import load_model as load_model
     from bert_keras.models.pretrainer import BertMaskedLM as BertMaskedLM
     from bert_keras.models.pretrainer import BertPretrainer as BertPretrainer
     from bert_keras.models.replaced_tokens import BertDiscriminator as BertDiscriminator
@@ -47,26 +42,27 @@ if TYPE_CHECKING:  # for type checkers and editors
     from bert_keras.models.task_models import BertMultipleChoice as BertMultipleChoice
     from bert_keras.models.task_models import BertQuestionAnswering as BertQuestionAnswering
     from bert_keras.models.task_models import BertTokenClassifier as BertTokenClassifier
+    from bert_keras.runs.conversion import convert as convert
     from bert_keras.runs.evaluate import evaluate as evaluate
-    from bert_keras.runs.finetune import TaskRun as TaskRun
+    from bert_keras.runs.export import export as export
     from bert_keras.runs.finetune import finetune as finetune
     from bert_keras.runs.outcome import RunResult as RunResult
     from bert_keras.runs.pretrain import pretrain as pretrain
     from bert_keras.runs.recipes import FinetuneRecipe as FinetuneRecipe
     from bert_keras.runs.recipes import PretrainRecipe as PretrainRecipe
+    from bert_keras.runs.task_run import TaskRun as TaskRun
     from bert_keras.serving.client import Client as Client
     from bert_keras.serving.limits import Limits as Limits
     from bert_keras.serving.server import running_server as running_server
     from bert_keras.serving.server import serve as serve
-    from bert_keras.text.encode import encode as encode
-    from bert_keras.text.encode import encode_masked as encode_masked
+    from bert_keras.text.packing import encode as encode
+    from bert_keras.text.packing import encode_masked as encode_masked
     from bert_keras.text.tokenizer import WordPieceTokenizer as WordPieceTokenizer
     from bert_keras.text.vocab import Vocabulary as Vocabulary
-    from bert_keras.training.distiller import Distiller as Distiller
     from bert_keras.training.losses import pretraining_losses as pretraining_losses
     from bert_keras.training.losses import pretraining_metrics as pretraining_metrics
     from bert_keras.training.optimizer import BertAdamW as BertAdamW
-    from bert_keras.training.schedule import LinearWarmupDecay as LinearWarmupDecay
+    from bert_keras.training.optimizer import LinearWarmupDecay as LinearWarmupDecay
     from bert_keras.training.sentence_losses import CoSENTLoss as CoSENTLoss
     from bert_keras.training.sentence_losses import CosineSimilarityLoss as CosineSimilarityLoss
     from bert_keras.training.sentence_losses import MatryoshkaLoss as MatryoshkaLoss
@@ -104,78 +100,49 @@ _NAMES = {
     "bert_keras.errors": "InputError",
     "bert_keras.text.vocab": "Vocabulary",
     "bert_keras.text.tokenizer": "WordPieceTokenizer",
-    "bert_keras.text.encode": "encode encode_masked",
+    "bert_keras.text.packing": "encode encode_masked",
     "bert_keras.data.preprocessor": "Preprocessor",
     "bert_keras.data.records": "pretraining_dataset",
     "bert_keras.data.objectives": "masked_and_labelled DynamicMasking",
     "bert_keras.data.masking": "Masker MaskingPolicy",
     "bert_keras.models.encoder": "BertEncoder",
+    "bert_keras.models.distiller": "Distiller",
     "bert_keras.models.pretrainer": "BertPretrainer BertMaskedLM",
     "bert_keras.models.replaced_tokens": "BertDiscriminator BertReplacedTokenPretrainer",
     "bert_keras.models.task_models": "BertClassifier BertTokenClassifier "
     "BertQuestionAnswering BertMultipleChoice",
     "bert_keras.models.feature_tagger": "BertFeatureTagger",
     "bert_keras.models.sentence_encoder": "BertSentenceEncoder",
-    "bert_keras.models": "load_model",
-    "bert_keras.checkpoints.keras_hub": "from_keras_hub",
+    "bert_keras.models.loading": "load_model from_keras_hub",
     "bert_keras.training.tensorboard": "read_curves",
-    "bert_keras.training.optimizer": "BertAdamW",
-    "bert_keras.training.schedule": "LinearWarmupDecay",
-    "bert_keras.training.distiller": "Distiller",
+    "bert_keras.training.optimizer": "BertAdamW LinearWarmupDecay",
     "bert_keras.training.losses": "pretraining_losses pretraining_metrics",
     "bert_keras.training.sentence_losses": "CoSENTLoss CosineSimilarityLoss MatryoshkaLoss "
     "MultipleNegativesRankingLoss",
     "bert_keras.downstream.catalog": "tasks",
     "bert_keras.runs.recipes": "recipes PretrainRecipe FinetuneRecipe",
     "bert_keras.runs.outcome": "RunResult",
-    "bert_keras.runs.finetune": "TaskRun finetune",
+    "bert_keras.runs.task_run": "TaskRun",
+    "bert_keras.runs.finetune": "finetune",
     "bert_keras.runs.pretrain": "pretrain",
     "bert_keras.runs.evaluate": "evaluate",
-    "bert_keras.checkpoints.conversion": "convert",
+    "bert_keras.runs.conversion": "convert",
     "bert_keras.serving.server": "serve running_server",
     "bert_keras.serving.limits": "Limits",
     "bert_keras.serving.client": "Client",
-    "bert_keras.exporting.export": "export",
+    "bert_keras.runs.export": "export",
 }
 _HOMES = {name: module for module, names in _NAMES.items() for name in names.split()}
-_CONSTANTS = {"tasks": "TASKS", "recipes": "PRETRAIN"}  # their names in these modules
 __all__ = sorted(_HOMES)
-_THEIRS = {  # names of transformers, sentence-transformers and KerasHub
-    "AutoTokenizer BertTokenizer": "model.tokenizer, or WordPieceTokenizer",
-    "AutoModel BertModel TFBertModel BertBackbone": "BertEncoder",
-    "AutoModelForSequenceClassification BertForSequenceClassification "
-    "TFBertForSequenceClassification BertTextClassifier": "BertClassifier",
-    "SentenceTransformer": "BertSentenceEncoder",
-    "Trainer TrainingArguments": "model.fit, or finetune",
-    "pipeline": "load_model and predict",
-}
 
 
 def __getattr__(name: str):
     if name == "__version__":
         return import_module("importlib.metadata").version("bert-keras")
     if name not in _HOMES:
-        hints = [f"; use {ours}" for theirs, ours in _THEIRS.items() if name in theirs.split()]
-        is_module = name.startswith("_") or find_spec(f"bert_keras.{name}") is not None
-        hint = "" if is_module else "".join(hints) or nearest(name, __all__)
-        # `from bert_keras import NAME` replaces the text of an AttributeError.
-        is_import = bool(hint) and extract_stack(limit=2)[0].name == "_handle_fromlist"
-        error = ImportError if is_import else AttributeError
-        raise error(f"bert_keras has no {name}{hint}", name=name)  # Python adds no hint of its own
-    if (home := _HOMES[name]) not in sys.modules:
-        with notes_held_back():
-            import_module(home)
-            if "tensorflow" in sys.modules:  # the search for devices prints notes, too
-                sys.modules["tensorflow"].config.list_physical_devices()
-                logger = sys.modules["tensorflow"].get_logger()
-                logger.setLevel("WARNING")  # INFO in notebooks
-                logger.addFilter(_concerns_users)
-    return documented(getattr(sys.modules[home], _CONSTANTS.get(name, name)))  # for `help`
-
-
-def _concerns_users(record) -> bool:
-    """Returns False for the warning that Keras compiles a function for each of several models."""
-    return "one_step_on_data" not in record.getMessage()
+        raise AttributeError(f"bert_keras has no {name}{suggest_name(name, __all__)}")
+    attribute = {"tasks": "TASKS", "recipes": "PRETRAIN"}.get(name, name)
+    return getattr(import_module(_HOMES[name]), attribute)
 
 
 def __dir__() -> list[str]:

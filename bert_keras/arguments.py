@@ -1,64 +1,66 @@
-"""Defines the argument parser of both programs, which answers a mistake in one line."""
+"""Declares the commands of a program and runs them; every error is one line on stderr."""
 
 import argparse
+import errno
+import io
+import os
+import signal
 import sys
+import threading
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from importlib.metadata import version
 from itertools import takewhile
 from typing import Any, NoReturn
 
-from bert_keras.errors import InputError, check_name, nearest, printable
+from bert_keras.errors import InputError, check_name, printable, suggest_name
 
-# Answer to former flags and those of transformers and google-research/bert -> these flags, without
-# "--". An answer with a flag or an argument counts for the commands that have it.
-HABITS = {
-    "--learning-rate": "lr",
-    "--epochs": "num-train-epochs num-epochs",
-    "--batch-size": "per-device-train-batch-size train-batch-size",
-    "--max-length": "max-seq-length",
-    "--warmup-ratio": "warmup-proportion",
-    "--precision": "fp16 bf16",
-    "--format": "to",
-    "--output": "output-dir output-file to",
-    "--model-version": "version",
-    "--num-texts": "texts",
-    "--model-class": "model",
-    "--model-type": "model",
-    "--train": "train-file training",
-    "--dev": "validation-file eval-file predict-file validation eval valid val",
-    "--data": "data-dir dataset-name test-file input input-file",
-    "--from": "model-name-or-path model-name model init-checkpoint",
-    "MODEL, the first argument,": "model-name-or-path model-name model init-checkpoint",
-    "--task": "task-name",
-    "TASK, the first argument,": "task-name task",
-    "CORPUS, the first argument,": "input-file input corpus data-dir data train-file",
-    "RECORDS, the first argument,": "records input-file input data",
-    "saved_models/NAME, the first argument,": "model model-name model-base-path",
-    "--port": "rest-api-port",
-    "--set text_columns=NAME": "text-column text-columns",
-    "--set label_column=NAME": "label-column",
-    "--set weight_decay_rate=RATE": "weight-decay",
-    "--set gradient_accumulation_steps=N": "gradient-accumulation-steps",
-    "--vocab": "vocab-file",
-    "--records": "corpus data data-dir train-file input-file",
-    "--size": "vocab-size",
-    "TEXT, without a flag,": "text texts",
-    "--duplicates": "dupe-factor",
-    "--mask-rate": "masked-lm-prob mlm-probability",
-    "--short-sequence-rate": "short-seq-prob",
-    "--strategy": "device devices gpu gpus num-gpus",
-    "the variable CUDA_VISIBLE_DEVICES": "device devices gpu gpus num-gpus",
-    "the command finetune": "do-train",
-    "the command evaluate": "do-eval",
-    "the command predict": "do-predict",
-}
+_FULL = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)  # EFBIG: the file is too large, as on FAT
+# The arguments of `Parser.add_argument`, or the heading of the options that follow.
+Argument = tuple[tuple[str, ...], dict[str, Any]] | str
+Run = Callable[[argparse.Namespace], None]
+
+
+def option(names: str, metavar: str, help: str, default: Any = None, **details: Any) -> Argument:
+    """Returns an option or a positional argument, whose `names` are such as "-o --output".
+
+    The default is appended to the help text, and a value has its type. An option with several
+    values may be given several times. `details` are other arguments of `Parser.add_argument`.
+    """
+    if details.get("nargs") == "*" or (details.get("nargs") == "+" and names.startswith("-")):
+        details.setdefault("action", "extend")
+    if default not in (None, []):
+        help += f" (default: {default})"
+        details.setdefault("type", type(default))
+    choices = details.get("choices", ())
+    if choices and isinstance(choices[0], str):
+        del details["choices"]
+        details["type"] = one_of(lambda: choices, what=names.strip("-"))
+    return tuple(names.split()), {"metavar": metavar, "help": help, "default": default, **details}
+
+
+def required(names: str, metavar: str, help: str, **details: Any) -> Argument:
+    """Returns an option that must be given; see `option`."""
+    return option(names, metavar, help, required=True, **details)
+
+
+def flag(name: str, help: str) -> Argument:
+    """Returns an option without a value."""
+    return (name,), {"action": "store_true", "help": help}
+
+
+def count(text: str) -> int:
+    """Converts an argument to a whole number of at least 1."""
+    if text.isdecimal() and int(text):
+        return int(text)
+    raise argparse.ArgumentTypeError(f"expected a whole number, at least 1, not {text!r}")
 
 
 def checked(check: Callable[[str], object]) -> Callable[[str], str]:
     """Returns the type of an argument that `check` may refuse with an InputError."""
 
     def value(text: str) -> str:
-        if not text:
-            raise argparse.ArgumentTypeError("an empty text is no name")
+        if not text.strip():
+            raise argparse.ArgumentTypeError("expected a name, got an empty string")
         try:
             check(text)
         except InputError as error:
@@ -73,55 +75,38 @@ def one_of(names: Callable[[], Iterable[str]], *, what: str) -> Callable[[str], 
     return checked(lambda text: check_name(text, names(), what=what))
 
 
-def _number(kind: type) -> Callable[[str], Any]:
-    """Returns the type of an argument that is an int or a float."""
-
-    def value(text: str) -> Any:
-        try:
-            return kind(text)
-        except ValueError as error:
-            expected = "a whole number" if kind is int else "a number such as 3e-5"
-            raise argparse.ArgumentTypeError(f"expected {expected}, not {text!r}") from error
-
-    return value
-
-
 class Parser(argparse.ArgumentParser):
-    """A parser whose errors are one line, which suggests the nearest name.
-
-    Attributes:
-        commands: The parsers of the commands by name.
-        flag_of: The option of each attribute of the namespace.
-    """
+    """A parser whose errors are one line, which suggests the closest name."""
 
     def __init__(self, **details: Any):
-        self.flags: list[str] = []
-        self.flag_of: dict[str, str] = {}
-        self._group: Any = None
-        self._last: list[str] = []  # flags that take all arguments after them
         self.commands: Mapping[str, Parser] = {}
+        self._flags, self._metavars = [], []
+        self._group: Any = None
+        self._last = []  # flags that take all arguments after them
         super().__init__(**details, allow_abbrev=False)
 
     def add_heading(self, title: str) -> None:
         """Puts the options that follow under a heading of the help text."""
         self._group = self.add_argument_group(title)
 
-    def add_argument(self, *names: Any, **details: Any) -> argparse.Action:
-        """Adds an argument as argparse does."""
-        if details.get("type") in (int, float):
-            details["type"] = _number(details["type"])
-        self.flags += names
-        self._last += names if details.get("nargs") == argparse.REMAINDER else ()
+    def add_argument(self, *names: Any, is_optional: bool = False, **details: Any) -> Any:
+        """Adds an argument as argparse does; a positional one may be optional."""
         add = self._group.add_argument if self._group else super().add_argument
         action = add(*names, **details)
-        self.flag_of[action.dest] = names[-1]
+        if is_optional:  # unlike with nargs="*", the values may follow other options
+            action.required = False
+        if action.option_strings:
+            self._flags += names
+            self._last += names if action.nargs == argparse.REMAINDER else ()
+        else:
+            self._metavars.append(str(action.metavar))
         if action.required or not action.option_strings:
             words = [*action.option_strings[-1:], str(action.metavar)]
             self.usage = " ".join([self.usage or "%(prog)s [options]", *words])
         return action
 
     def error(self, message: str) -> NoReturn:
-        if "required: " in message or "too many" in message:  # the first line of the examples
+        if "required: " in message:  # the first line of the examples
             example = str(self.epilog).replace("\\\n", "").split("\n")[1:2]
             message += "".join(f"; example: {' '.join(each.split())}" for each in example)
         message = f"{self.prog}: {message}; see {self.prog} --help".replace("?;", "?")
@@ -138,22 +123,126 @@ class Parser(argparse.ArgumentParser):
             except InputError as error:
                 self.error(str(error))
         mine = takewhile(lambda each: each not in self.commands and each not in self._last, args)
-        for flag in (each.partition("=")[0] for each in mine):
-            is_flag = flag.startswith("--") and flag.strip("-")
-            if is_flag and flag not in self.flags:
-                name = flag.replace("_", "-")
-                here = {"the", *self.flags, *str(self.usage).replace("[", "").split()}
-                for answer, theirs in HABITS.items():
-                    is_here = answer.split()[0].rstrip(",") in here
-                    if name[2:] in theirs.split() and is_here:
-                        self.error(f"{flag} is {answer} here")
-                known = [each for each in self.flags if each[:1] == "-" and each != "--help"]
-                self.error(f"no argument is called {flag}{nearest(name, known)}")
+        for name in (each.partition("=")[0] for each in mine):
+            if name.startswith("--") and name.strip("-") and name not in self._flags:
+                hint = suggest_name(name, [*self._flags, *self._metavars])
+                self.error(f"no argument is called {name}{hint}")
         options, rest = super().parse_known_args(args, namespace)
-        if rest and getattr(options, "texts", None) == [] and not rest[0].startswith("-"):
-            options.texts, rest = rest, []  # argparse takes texts after a flag for unknown ones
         if rest:
-            is_setting = "=" in rest[0] and "--set" in self.flags
-            hint = f"; a setting is --set {rest[0]}" * is_setting
+            is_setting = "=" in rest[0] and "--set" in self._flags
+            hint = f"; a setting is --set {rest[0]}" if is_setting else ""
             self.error(f"{rest[0]!r} is one argument too many{hint}")
         return options, rest
+
+
+class Program:
+    """A program with commands, which are functions with the decorator `command`."""
+
+    def __init__(self, name: str, **details: Any):
+        """Makes a program of a name; `details` are other arguments of its parser."""
+        self.name, self.details = name, details
+        self.commands: dict[str, tuple[Run, Sequence[Argument], str]] = {}
+
+    def command(self, *arguments: Argument, examples: str) -> Callable[[Run], Run]:
+        """Makes a function a command with the name of the function; its docstring is the help."""
+
+        def register(run: Run) -> Run:
+            debug = flag("--debug", "print the traceback of an error")
+            self.commands[run.__name__.rstrip("_")] = run, (*arguments, debug), examples
+            return run
+
+        return register
+
+    def parser(self) -> Parser:
+        """Returns the parser, which stores the name of the command as `command`."""
+        formatter = argparse.RawDescriptionHelpFormatter
+        parser = Parser(prog=self.name, formatter_class=formatter, **self.details)
+        parser.add_argument("--version", action="version", version=version("bert-keras"))
+        commands = parser.add_subparsers(required=True, metavar="COMMAND", dest="command")
+        for name, (run, arguments, examples) in self.commands.items():
+            sub = commands.add_parser(
+                name,
+                usage="%(prog)s [options]",
+                help=run.__doc__,
+                description=run.__doc__,
+                epilog="examples:\n" + examples.strip("\n"),
+                formatter_class=formatter,
+                conflict_handler="resolve",  # a command may have a --help of its own
+            )
+            for each in arguments:
+                if isinstance(each, str):
+                    sub.add_heading(each)
+                else:
+                    sub.add_argument(*each[0], **each[1])
+        parser.commands = commands.choices
+        return parser
+
+    def main(self, argv: Sequence[str] | None = None) -> int:
+        """Runs the command of `argv`, or of `sys.argv`; returns the exit code of `run_command`."""
+        options = self.parser().parse_args(argv)
+        program, (run, *_) = f"{self.name} {options.command}", self.commands[options.command]
+        return run_command(program, lambda: run(options), debug=options.debug)
+
+
+def run_command(program: str, command: Callable[[], None], *, debug: bool = False) -> int:
+    """Runs a command and reports any exception as one line on stderr that starts with `program`.
+
+    With `debug` the exception is raised. Returns the exit code: 0 for success, 2 for an exception,
+    130 for Ctrl-C, 141 if the reader of stdout has ended, and 143 for SIGTERM, which also raises
+    KeyboardInterrupt in `command`, so that incomplete files are removed.
+    """
+    if sys.stderr is not None and not sys.stderr.isatty():
+        os.environ.setdefault("TQDM_MININTERVAL", "10")  # seconds between lines of a log
+    received = []
+
+    def interrupt(number, _) -> None:
+        signal.signal(number, signal.SIG_IGN)  # the removal of files is not interrupted
+        received.append(number)
+        raise KeyboardInterrupt
+
+    is_main = threading.current_thread() is threading.main_thread()  # only it gets signals
+    previous = signal.signal(signal.SIGTERM, interrupt) if is_main else None
+    if isinstance(sys.stdout, io.TextIOWrapper):  # its encoding may lack a character
+        sys.stdout.reconfigure(errors="backslashreplace")
+    try:
+        command()
+        sys.stdout.flush()
+    except KeyboardInterrupt as error:
+        print(f"{program}: {'; '.join(('interrupted', *error.args))}", file=sys.stderr)
+        return 128 + (received[0] if received else signal.SIGINT)
+    except Exception as error:
+        if debug:
+            raise
+        return _report(program, error)
+    finally:
+        if is_main:
+            signal.signal(signal.SIGTERM, previous)
+    return 0
+
+
+def _report(program: str, error: Exception) -> int:
+    """Prints an exception as one line and returns the exit code."""
+    is_closed = isinstance(error, BrokenPipeError)  # by `| head`, which has read enough
+    if not is_closed:
+        print(f"{program}: {_one_line(error)}", file=sys.stderr)
+    try:
+        sys.stdout.flush()
+    except OSError:  # closed or full; drops what the interpreter would try to write at its end
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+    return 128 + signal.SIGPIPE if is_closed else 2
+
+
+def _one_line(error: Exception) -> str:
+    text = " ".join(printable(error).split())
+    if isinstance(error, InputError):
+        return text
+    is_full = any(os.strerror(each) in text for each in _FULL)
+    if isinstance(error, OSError) and error.strerror:
+        text = f"{error.filename}: {error.strerror}" if error.filename else error.strerror
+    elif is_full:  # from C++ or Rust
+        text = text[:500]
+    elif isinstance(error, MemoryError) or type(error).__name__ == "ResourceExhaustedError":
+        text = f"not enough memory; use smaller sizes, such as batch_size ({text[:200]})"
+    else:
+        text = f"{type(error).__name__}: {text[:500]}; --debug shows where"
+    return f"{text}; free disk space and run this again" if is_full else text

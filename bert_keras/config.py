@@ -1,23 +1,23 @@
-"""Defines what describes a model: its hyperparameters, its embeddings of texts, its metadata."""
+"""Defines the hyperparameters of a model, its embeddings of texts, and its metadata."""
 
 import dataclasses
+import math
 import warnings
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any, TypeAlias, cast
 
 from bert_keras.errors import (
     LARGEST_SIZE,
     InputError,
-    answers_typos,
-    check,
     check_choice,
     check_least,
     check_name,
     check_range,
-    counted,
     printable,
+    suggest_keyword_names,
 )
+from bert_keras.fields import document_fields, setting
 
 # Fine-tuning as in section 4.1, and as in the google-research/bert README for small models.
 FINE_TUNING: dict[str, dict[str, Any]] = {
@@ -26,9 +26,9 @@ FINE_TUNING: dict[str, dict[str, Any]] = {
 }
 WARMUP_RATIO = 0.1  # fraction of the steps
 SINGLE = "single_label_classification"  # problem type of a classifier; "" means the same
-LARGEST_DEPTH = 1_000  # layers; a model of more takes minutes to build
+LARGEST_DEPTH = 1_000  # layers; it takes minutes to build a deeper model
 ACTIVATIONS = ("gelu", "gelu_tanh", "gelu_new", "relu", "silu", "tanh")
-# Values of the fields of BertConfig that are names.
+# Fields of BertConfig that are names, and their values.
 CHOICES = {
     "activation": ACTIVATIONS,
     "pooler_activation": ("tanh", "relu", "gelu", ""),
@@ -40,24 +40,25 @@ CHOICES = {
 
 
 def default_recipe(hidden_size: int) -> str:
-    """Returns the name of the fine-tuning recipe for a hidden size, of `fit` as of `finetune`."""
+    """Returns the name of the default recipe of `fit` and `finetune` for a hidden size."""
     return "paper" if hidden_size >= 768 else "small-models"
 
 
 def warn_high_rate(rate: float) -> None:
-    """Warns of a learning rate at which a fine-tuning destroys the weights."""
+    """Warns of a learning rate that destroys pretrained weights."""
     if rate > 0.01:
-        found = f"the learning rate {rate:g} destroys pretrained weights"
-        warnings.warn(f"{found}; BERT needs about 3e-5", stacklevel=3)
+        message = f"the learning rate {rate:g} destroys pretrained weights; BERT needs about 3e-5"
+        warnings.warn(message, stacklevel=3)
 
 
-@answers_typos
+@suggest_keyword_names
+@document_fields
 @dataclass(frozen=True, kw_only=True)
 class BertConfig:
     """The hyperparameters of an encoder.
 
-    The defaults are those of BERT-base, uncased (Devlin et al. 2018, section 3). The relatives of
-    BERT use the same encoder with other values: ALBERT (Lan et al. 2019) sets `embedding_size` and
+    The defaults describe BERT-base, uncased (Devlin et al. 2018, section 3). The relatives of BERT
+    use the same encoder with other values: ALBERT (Lan et al. 2019) sets `embedding_size` and
     `shares_layers`, RoBERTa (Liu et al. 2019) sets `position_offset`, DistilBERT (Sanh et al.
     2019) sets `num_segments=0` and `pooler_activation="relu"`, ELECTRA (Clark et al. 2020) sets
     `pooler_activation="gelu"`, and ModernBERT (Warner et al. 2024) sets the fields from
@@ -73,65 +74,50 @@ class BertConfig:
     ```
     """
 
-    vocab_size: int = 30_522  # number of tokens, the rows of the token embedding table
-    hidden_size: int = 768  # size of the hidden states; a multiple of num_heads
-    num_layers: int = 12  # number of encoder blocks
-    num_heads: int = 12  # number of attention heads in each block
-    intermediate_size: int = 0  # units of the feed-forward layers; 0 means 4 * hidden_size
-    max_positions: int = 512  # largest number of tokens in an input sequence
-    # Number of segment embeddings. 0 means none; with 1, every token has the same one.
-    num_segments: int = 2
-    # One of ACTIVATIONS; "gelu" is exact (erf), "gelu_tanh" and its old name "gelu_new" are not.
-    activation: str = "gelu"
-    hidden_dropout_rate: float = 0.1  # dropout of the embeddings and of the output of each sublayer
-    attention_dropout_rate: float = 0.1  # dropout of the attention probabilities
-    layer_norm_epsilon: float = 1e-12  # added to the variance in each LayerNorm
-    initializer_stddev: float = 0.02  # standard deviation of the truncated normal initializer
-    has_pooler: bool = True  # whether the encoder has a pooler and returns a pooled output
-    # Size of the embedding vectors, which a dense layer projects to hidden_size. 0 means
-    # hidden_size and no projection.
-    embedding_size: int = 0
-    shares_layers: bool = False  # whether all num_layers layers are one block with shared weights
-    # Row of position 0 in the position table, which has max_positions + position_offset rows.
-    position_offset: int = 0
-    pooler_activation: str = "tanh"  # or "relu" or "gelu"; "" means `activation`
-    # Whether each token attends only to itself and to preceding tokens. With "cls" pooling, the
-    # pooler then reads the last token instead of [CLS] (the left-to-right model of section 5.1).
-    is_causal: bool = False
-    # Layers of a BiLSTM after the last block, with hidden_size / 2 units in each direction. 0 means
-    # no BiLSTM (section 5.1).
-    num_lstm_layers: int = 0
-    # Activation and LayerNorm epsilon of the masked-LM head, which may differ from those of the
-    # encoder in models of KerasHub and in ELECTRA. "" means `activation`, 0 means
-    # `layer_norm_epsilon`.
-    masked_lm_activation: str = ""
-    masked_lm_epsilon: float = 0.0
-    # "post": each sublayer computes LayerNorm(x + sublayer(x)). "pre": it
-    # computes x + sublayer(LayerNorm(x)), and a final LayerNorm follows the last block.
-    norm_position: str = "post"
-    # "learned": a table of position embeddings. "rotary": each head rotates
-    # its queries and keys by angles proportional to the position (Su et al. 2021).
-    position_kind: str = "learned"
-    rotary_base: float = 10_000.0  # the angles of pair i of n are position / rotary_base^(i/n)
-    local_rotary_base: float = 0.0  # rotary_base of blocks with local attention; 0 means the same
-    # Whether the feed-forward network is activation(gate) * value, with gate and value from one
-    # dense layer of 2 * intermediate_size units (Shazeer 2020): GeGLU with "gelu", SwiGLU with
-    # "silu".
-    is_gated: bool = False
-    # Whether the dense layers and the LayerNorms of the encoder and of the masked-LM head have
-    # biases. The last layer of each head always has one.
-    has_biases: bool = True
-    ties_decoder: bool = True  # whether the masked-LM head multiplies by the token embedding table
-    # Size of the window of local attention: a token attends to tokens at a distance of at most
-    # local_window / 2. 0 means that every block attends to the whole sequence.
-    local_window: int = 0
-    global_every: int = 3  # with a local_window, block i attends globally if i % global_every == 0
-    # Whether a LayerNorm follows the dense layer of the pooler. The heads of token labels and of
-    # answer spans then begin with a dense layer, pooler_activation and a LayerNorm, too.
-    has_head_norm: bool = False
-    # What the pooler reads. "cls": the hidden state of [CLS]. "mean": the mean of
-    # all hidden states.
-    pooling: str = "cls"
+    vocab_size: int = setting(30_522, "number of tokens, the rows of the token embedding table")
+    hidden_size: int = setting(768, "size of the hidden states; a multiple of num_heads")
+    num_layers: int = setting(12, "number of encoder blocks")
+    num_heads: int = setting(12, "number of attention heads in each block")
+    intermediate_size: int = setting(0, "units of the feed-forward layers; 0 means 4 * hidden_size")
+    max_positions: int = setting(512, "largest number of tokens in an input sequence")
+    num_segments: int = setting(2, "number of segment embeddings; 0 for none")
+    activation: str = setting("gelu", 'one of ACTIVATIONS; "gelu" is exact (erf)')
+    hidden_dropout_rate: float = setting(0.1, "dropout of embeddings and of each sublayer's output")
+    attention_dropout_rate: float = setting(0.1, "dropout of the attention probabilities")
+    layer_norm_epsilon: float = setting(1e-12, "added to the variance in each LayerNorm")
+    initializer_stddev: float = setting(0.02, "standard deviation of truncated normal weights")
+    has_pooler: bool = setting(True, "whether the encoder has a pooler and returns a pooled output")
+    embedding_size: int = setting(
+        0, "size of the embeddings, which a dense layer projects; 0: hidden_size, no projection"
+    )
+    shares_layers: bool = setting(False, "whether all layers are one block with shared weights")
+    position_offset: int = setting(0, "row of position 0; the table has as many more rows")
+    pooler_activation: str = setting("tanh", 'or "relu" or "gelu"; "" means `activation`')
+    is_causal: bool = setting(
+        False, "whether tokens attend only to themselves and preceding tokens (section 5.1)"
+    )
+    num_lstm_layers: int = setting(0, "BiLSTM layers after the last block (section 5.1)")
+    masked_lm_activation: str = setting("", 'of the masked-LM head; "" means `activation`')
+    masked_lm_epsilon: float = setting(0.0, "of the masked-LM head; 0 means `layer_norm_epsilon`")
+    norm_position: str = setting(
+        "post", '"post": LayerNorm(x + sublayer(x)); "pre": x + sublayer(LayerNorm(x))'
+    )
+    position_kind: str = setting("learned", '"learned": a table; "rotary": as Su et al. 2021')
+    rotary_base: float = setting(10_000.0, "angle of pair i of n: position / rotary_base^(i/n)")
+    local_rotary_base: float = setting(0.0, "rotary_base of local attention; 0 for the same base")
+    is_gated: bool = setting(False, "whether feed-forward layers are gated (GeGLU, SwiGLU)")
+    has_biases: bool = setting(
+        True, "whether dense layers and LayerNorms have biases; the last ones of heads always do"
+    )
+    ties_decoder: bool = setting(True, "whether the masked-LM head uses the token embeddings")
+    local_window: int = setting(
+        0, "tokens attend to tokens at most local_window / 2 away; 0 means the whole sequence"
+    )
+    global_every: int = setting(3, "with local_window, block i is global if i % global_every == 0")
+    has_head_norm: bool = setting(
+        False, "whether pooler, tag and span heads have a dense layer with activation and LayerNorm"
+    )
+    pooling: str = setting("cls", 'what the pooler reads: "cls", or "mean" of all hidden states')
 
     def __post_init__(self) -> None:
         if self.intermediate_size == 0:
@@ -141,29 +127,23 @@ class BertConfig:
             if type(value) is not kind and not (kind is float and type(value) is int):
                 raise InputError(f"{each.name} is {value!r}; expected {kind.__name__}")
             if kind is int:
-                minimum = 0 if each.default == 0 or each.name == "num_segments" else 1
+                least = 0 if each.default == 0 or each.name == "num_segments" else 1
                 most = LARGEST_DEPTH if each.name == "num_layers" else LARGEST_SIZE
-                check_least(self, minimum, each.name, most=most)
+                check_least(self, least, each.name, most=most)
         for name, known in CHOICES.items():
             check_choice(self, name, known)
         check_range(self, "a rate in [0, 1)", "hidden_dropout_rate", "attention_dropout_rate")
         names = ("layer_norm_epsilon", "initializer_stddev", "rotary_base")
         check_range(self, "a number above 0", *names)
         check_range(self, "0 or a number above it", "masked_lm_epsilon", "local_rotary_base")
-        for is_valid, message in self._checks():
-            check(is_valid, message)
-
-    def _checks(self) -> Iterator[tuple[bool, str]]:
-        """Yields what must hold for values of the right types, and an error message."""
-        size, heads = self.hidden_size, self.num_heads
-        yield self.vocab_size >= 5, f"vocab_size is {self.vocab_size}; expected at least 5"
-        yield size % heads == 0, f"hidden_size is {size}; expected a multiple of num_heads, {heads}"
-        is_even = size % 2 == 0 or not self.num_lstm_layers
-        yield is_even, f"hidden_size is {size}; expected an even number, for the halves of a BiLSTM"
-        window = self.local_window
-        yield window % 2 == 0, f"local_window is {window}; expected an even number"
-        is_even = size // heads % 2 == 0 or not self.is_rotary
-        yield is_even, f"hidden_size is {size}; expected heads of an even size"
+        # Rotary positions rotate pairs of values, and a BiLSTM has two halves.
+        halves = 2 if self.num_lstm_layers else 1
+        unit = 2 * self.num_heads if self.is_rotary else math.lcm(self.num_heads, halves)
+        for name, divisor in {"hidden_size": unit, "local_window": 2}.items():
+            if getattr(self, name) % divisor:
+                raise InputError(
+                    f"{name} is {getattr(self, name)}; expected a multiple of {divisor}"
+                )
 
     @property
     def is_rotary(self) -> bool:
@@ -176,10 +156,8 @@ class BertConfig:
         return self.norm_position == "pre"
 
     def has_attention_norm(self, index: int) -> bool:
-        """Returns whether a block has a LayerNorm before or after its attention.
-
-        The first of a pre-norm encoder has none if it reads the LayerNorm of the embeddings.
-        """
+        """Returns whether a block has a LayerNorm before or after its attention."""
+        # The first block of a pre-norm encoder reads the LayerNorm of the embeddings.
         reads_norm = index == 0 and not (self.shares_layers or self.embedding_size)
         return not (self.is_pre_norm and reads_norm)
 
@@ -188,7 +166,7 @@ class BertConfig:
         return self.local_window > 0 and index % self.global_every > 0
 
     def to_dict(self) -> dict[str, Any]:
-        """Returns the fields as JSON values, from `embedding_size` on if they are no defaults."""
+        """Returns the fields as JSON values; omits later fields that have their default value."""
         defaults = {each.name: each.default for each in dataclasses.fields(self)}
         values = {name: getattr(self, name) for name in defaults}
         always = [*defaults][: [*defaults].index("embedding_size")]
@@ -203,6 +181,7 @@ DENSE_ACTIVATIONS = ("identity", "tanh", "gelu", "relu")
 SIMILARITIES = ("cosine", "dot", "euclidean", "manhattan")
 
 
+@document_fields
 @dataclass(frozen=True, kw_only=True)
 class DenseModule:
     """A dense layer after the pooling.
@@ -214,9 +193,9 @@ class DenseModule:
     ```
     """
 
-    units: int  # size of the output
-    activation: str = "tanh"  # one of DENSE_ACTIVATIONS; "gelu" is exact (erf)
-    has_bias: bool = True  # whether the layer adds a bias
+    units: int = field(metadata={"help": "size of the output"})
+    activation: str = setting("tanh", 'one of DENSE_ACTIVATIONS; "gelu" is exact (erf)')
+    has_bias: bool = setting(True, "whether the layer adds a bias")
 
     def __post_init__(self) -> None:
         check_least(self, 1, "units", most=LARGEST_SIZE)
@@ -239,7 +218,8 @@ Module: TypeAlias = DenseModule | NormalizeModule
 MODULES: dict[str, type[Module]] = {"dense": DenseModule, "normalize": NormalizeModule}
 
 
-@answers_typos
+@suggest_keyword_names
+@document_fields
 @dataclass(frozen=True, kw_only=True)
 class EmbeddingConfig:
     """How a sentence encoder computes the embedding of a text from its hidden states.
@@ -256,21 +236,19 @@ class EmbeddingConfig:
     ```
     """
 
-    pooling: tuple[str, ...] = ("mean",)  # names in TEXT_POOLINGS; several results are concatenated
-    modules: tuple[Module, ...] = (NormalizeModule(),)  # applied to the pooled vector, in order
-    # Texts to put before an input, by name, such as {"query": "query: "}.
-    prompts: Mapping[str, str] = field(default_factory=dict)
-    default_prompt_name: str | None = None  # prompt of inputs without an explicit one
-    similarity: str = "cosine"  # one of SIMILARITIES, by which embeddings are compared
+    pooling: tuple[str, ...] = setting(("mean",), "names in TEXT_POOLINGS, to concatenate")
+    modules: tuple[Module, ...] = setting((NormalizeModule(),), "layers after the pooling")
+    prompts: Mapping[str, str] = field(default_factory=dict, metadata={"help": "texts to prepend"})
+    default_prompt_name: str | None = setting(None, "prompt of inputs without an explicit one")
+    similarity: str = setting("cosine", "one of SIMILARITIES, by which embeddings are compared")
 
     def __post_init__(self) -> None:
-        is_valid = isinstance(self.pooling, tuple) and len({*self.pooling}) == len(self.pooling) > 0
-        check(is_valid, f"pooling is {self.pooling!r}; expected a tuple of different names")
-        for name in self.pooling:
+        pooling = self.pooling
+        if not isinstance(pooling, tuple) or not pooling or len({*pooling}) < len(pooling):
+            raise InputError(f"pooling is {pooling!r}; expected a tuple of different names")
+        for name in pooling:
             check_name(name, TEXT_POOLINGS, what="pooling")
         check_name(self.similarity, SIMILARITIES, what="similarity")
-        are_texts = all(isinstance(each, str) for each in (*self.prompts, *self.prompts.values()))
-        check(are_texts, f"prompts is {self.prompts!r}; expected texts by their names")
         if self.default_prompt_name is not None:
             self.prompt(name=self.default_prompt_name)
 
@@ -279,11 +257,11 @@ class EmbeddingConfig:
 
         Args:
             text: The text itself.
-            name: The name of a prompt in `prompts`. Without both, the default prompt is returned,
-                or "" if there is none.
+            name: The name of a prompt in `prompts`. Without both arguments, the default prompt is
+                returned, or "" if there is none.
 
         Raises:
-            InputError: There is no such prompt, or both arguments are given.
+            InputError: `name` is unknown, or both arguments are given.
         """
         if text is not None and name is not None:
             raise InputError(f"the prompts {text!r} and {name!r} are given; expected one of them")
@@ -296,7 +274,7 @@ class EmbeddingConfig:
         return self.prompts[name]
 
     def sizes(self, hidden_size: int) -> list[int]:
-        """Returns the size of the pooled vector, then that of the output of each module."""
+        """Returns the size of the pooled vector, and then the size of each module's output."""
         sizes = [len(self.pooling) * hidden_size]
         for module in self.modules:
             sizes.append(module.units if isinstance(module, DenseModule) else sizes[-1])
@@ -310,12 +288,13 @@ class EmbeddingConfig:
     @property
     def summary(self) -> str:
         """The steps in order, such as "cls pooling, dense to 256 (tanh), scaled to length 1"."""
-        steps = [f"{' and '.join(self.pooling)} pooling"]
-        for module in self.modules:
-            is_dense = isinstance(module, DenseModule)
-            dense = f"dense to {module.units} ({module.activation})" if is_dense else ""
-            steps.append(dense or "scaled to length 1")
-        return ", ".join(steps)
+        steps = [
+            f"dense to {module.units} ({module.activation})"
+            if isinstance(module, DenseModule)
+            else "scaled to length 1"
+            for module in self.modules
+        ]
+        return ", ".join([f"{' and '.join(self.pooling)} pooling", *steps])
 
     def to_dict(self) -> dict[str, Any]:
         """Returns the fields as values that JSON can store."""
@@ -328,20 +307,12 @@ class EmbeddingConfig:
         """Builds the configuration from the result of `to_dict`."""
         modules = [{**module} for module in values["modules"]]
         modules = tuple(MODULES[module.pop("kind")](**module) for module in modules)
-        fields = {**values, "pooling": tuple(values["pooling"]), "modules": modules}
-        found = "the pooling leaves out the prompt, as 0.2 could"
-        includes_prompt = fields.pop("includes_prompt", True)  # a field in 0.2
-        check(includes_prompt, f"{found}; compute the embeddings with 0.2")
-        return cls(**fields)
+        return cls(**{**values, "pooling": tuple(values["pooling"]), "modules": modules})
 
 
 @dataclass(frozen=True, kw_only=True)
 class ModelMetadata:
-    """What a checkpoint states about a model beside its weights and its vocabulary.
-
-    Raises:
-        InputError: Fields contradict each other, or a value is impossible.
-    """
+    """The description of a model in a checkpoint, without the weights and the vocabulary."""
 
     model: str  # name of the model class, a key of `bert_keras.models.MODELS`
     config: BertConfig  # hyperparameters of the encoder
@@ -360,26 +331,21 @@ class ModelMetadata:
 
     def __post_init__(self) -> None:
         most = self.config.max_positions
-        found = f"max_length is {self.max_length}"
-        expected = f"the encoder reads texts of 3 to {most} tokens"
-        check(3 <= self.max_length <= most, f"{found}; {expected}")
-        are_texts = all(isinstance(label, str) and label for label in self.labels)
-        are_texts = are_texts and len({*self.labels}) == len(self.labels)
-        check(are_texts, f"the labels are {self.labels}; expected different texts")
-        odd = [label for label in self.labels if printable(label) != label]
-        check(not odd, f"the label {odd[:1]} has control characters; rename it")
+        if not 3 <= self.max_length <= most:
+            raise InputError(f"max_length is {self.max_length}; expected 3 to {most} tokens")
+        are_texts = all(isinstance(each, str) and each == printable(each) for each in self.labels)
+        if not are_texts or "" in self.labels or len({*self.labels}) < len(self.labels):
+            raise InputError(f"the labels are {self.labels}; expected different printable texts")
         if self.model == "BertSentenceEncoder":
             object.__setattr__(self, "embedding", self.embedding or EmbeddingConfig())
-        elif self.embedding is not None:
-            raise InputError(f"{self.model} has the embedding {self.embedding}; expected None")
 
     @property
     def tokenizer_settings(self) -> dict[str, bool]:
-        """The arguments of `tokenizer_of` beside the vocabulary."""
+        """The arguments of `tokenizer_of` except for the vocabulary."""
         return {"lowercase": self.lowercase, "shortens_first": self.shortens_first}
 
     def of_model(self, model: str, *, keeps_head: bool, **changes: Any) -> "ModelMetadata":
-        """Returns the metadata of another model class; labels and task only if it `keeps_head`."""
+        """Returns the metadata for a model class; labels and task only if it `keeps_head`."""
         fields: dict[str, Any] = {"embedding": None} if model != "BertSentenceEncoder" else {}
         if not keeps_head:
             fields |= {"labels": (), "text_columns": (), "problem_type": "", "task": {}}
@@ -405,9 +371,7 @@ class ModelMetadata:
             if "embedding" in values:
                 values["embedding"] = EmbeddingConfig.from_dict(values["embedding"])
             for name in ("text_columns", "labels"):
-                texts = values[name] = tuple(values.get(name, ()))
-                if not all(isinstance(text, str) for text in texts):
-                    raise TypeError(f"{name} is {texts!r}")
+                values[name] = tuple(values.get(name, ()))
             return cls(**values)
         except (TypeError, KeyError, AttributeError) as error:
             raise InputError(f"this is not the metadata of a model ({error!r})") from error
@@ -418,8 +382,8 @@ def numbered_labels(count: int) -> tuple[str, ...]:
     return tuple(f"LABEL_{index}" for index in range(count))
 
 
-# Slices of the sequence of hidden states. Index 0 is the output of the embedding layer, index i the
-# output of block i. "weighted-sum-all" excludes the embeddings: it is the paper's "all 12 layers".
+# Slices of the sequence of hidden states. Index 0 is the output of the embedding layer, and index i
+# is the output of block i. "weighted-sum-all" is the paper's "all 12 layers", without embeddings.
 LAYER_CHOICES = {
     "embeddings": slice(0, 1),
     "second-to-last": slice(-2, -1),
@@ -431,9 +395,9 @@ LAYER_CHOICES = {
 
 
 def feature_layers(name: str, *, num_layers: int) -> tuple[int, ...]:
-    """Returns the hidden states that a key of `LAYER_CHOICES` selects: 0 or i, as there."""
+    """Returns the indices of the hidden states that a key of `LAYER_CHOICES` selects."""
     check_name(name, LAYER_CHOICES, what="choice of layers")
     indices = tuple(range(num_layers + 1)[LAYER_CHOICES[name]])
-    found = f"layers is {name!r}, but the encoder has only {counted(num_layers, 'layer')}"
-    check(name == "embeddings" or 0 not in indices, found)
+    if name != "embeddings" and 0 in indices:
+        raise InputError(f"{name!r} needs more layers than the encoder's {num_layers}")
     return indices

@@ -1,30 +1,26 @@
-"""Reads the comments on the fields of dataclasses, for docstrings and help texts."""
+"""Fields of dataclasses with help texts, which `--help` and the reference show."""
 
 import dataclasses
 import inspect
-import re
-from typing import Any
+from typing import Any, TypeVar
+
+Dataclass = TypeVar("Dataclass", bound=type)
 
 
-def field_comments(kind: type) -> dict[str, str]:
-    """Returns the comments on the fields of a dataclass, beside or above them, by field."""
-    comments, above = {}, []
-    for each in reversed(kind.__mro__):
-        for line in inspect.getsource(each).splitlines() if dataclasses.is_dataclass(each) else ():
-            code, sign, comment = map(str.strip, line.partition("#"))
-            if match := re.match(r"(\w+): ", code):
-                comments[match[1]] = comment or " ".join(above)
-            above = [*above, comment] if sign and not code else []
-    return comments
+def setting(default: Any, text: str) -> Any:
+    """Returns a field with a default and a help text."""
+    return dataclasses.field(default=default, metadata={"help": text})
 
 
-def documented(value: Any) -> Any:
-    """Returns a dataclass whose docstring lists its commented fields; other values unchanged."""
-    is_dataclass = isinstance(value, type) and dataclasses.is_dataclass(value)
-    if not is_dataclass or "Attributes:" in (doc := inspect.getdoc(value) or ""):
-        return value
-    if rows := [f"    {name}: {text}" for name, text in field_comments(value).items() if text]:
-        head, sign, example = doc.partition("Example:")
-        parts = (head.rstrip(), "\n".join(("Attributes:", *rows)), f"{sign}{example}")
-        value.__doc__ = "\n\n".join(filter(None, parts))
-    return value
+def help_texts(kind: type) -> dict[str, str]:
+    """Returns the help texts of the fields of a dataclass that have one, by field."""
+    fields = dataclasses.fields(kind)
+    return {each.name: each.metadata["help"] for each in fields if "help" in each.metadata}
+
+
+def document_fields(kind: Dataclass) -> Dataclass:
+    """Adds the help texts of the fields to the docstring of a dataclass."""
+    summary, sign, example = (inspect.getdoc(kind) or "").partition("Example:")
+    rows = "\n".join(f"    {name}: {text}" for name, text in help_texts(kind).items())
+    kind.__doc__ = f"{summary.rstrip()}\n\nAttributes:\n{rows}\n\n{sign}{example}".rstrip()
+    return kind

@@ -32,15 +32,15 @@ class Page:
     def __init__(self, to_browser: int, from_browser: int):
         self.write, self.read = os.fdopen(to_browser, "wb"), os.fdopen(from_browser, "rb")
         self.number, self.session = 0, {}
-        target = self._call("Target.createTarget", url="about:blank")["targetId"]
-        attached = self._call("Target.attachToTarget", targetId=target, flatten=True)
+        target = self.call("Target.createTarget", url="about:blank")["targetId"]
+        attached = self.call("Target.attachToTarget", targetId=target, flatten=True)
         self.session = {"sessionId": attached["sessionId"]}
 
     def open(self, url: str) -> None:
-        self._call("Page.navigate", url=url)
+        self.call("Page.navigate", url=url)
 
     def run(self, script: str):
-        reply = self._call("Runtime.evaluate", expression=script, returnByValue=True)
+        reply = self.call("Runtime.evaluate", expression=script, returnByValue=True)
         return reply["result"].get("value")
 
     def text(self) -> str:
@@ -54,7 +54,7 @@ class Page:
             time.sleep(0.2)
         return text
 
-    def _call(self, method: str, **parameters) -> dict:
+    def call(self, method: str, **parameters) -> dict:
         self.number += 1
         call = {"id": self.number, "method": method, "params": parameters, **self.session}
         self.write.write(json.dumps(call).encode() + b"\0")
@@ -62,8 +62,7 @@ class Page:
         while True:
             reply = b""
             while not reply.endswith(b"\0"):
-                byte = self.read.read1(1 << 20) if not reply else self.read.read(1)
-                if not byte:
+                if not (byte := self.read.read(1) if reply else self.read.read1(1 << 20)):
                     raise EOFError("the browser has ended")
                 reply += byte
             for message in map(json.loads, reply[:-1].split(b"\0")):
@@ -106,11 +105,10 @@ def started_browser(command: list[str]):
             )  # fmt: skip
         for end in (browser_reads, browser_writes, *ends):
             os.close(end)
+        page = None
         try:
-            try:
+            with contextlib.suppress(BrokenPipeError, EOFError):
                 page = Page(we_write, we_read)
-            except (BrokenPipeError, EOFError):
-                page = None
             yield page, log
         finally:
             process.kill()

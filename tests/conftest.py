@@ -27,6 +27,10 @@ os.environ.setdefault("TF_DETERMINISTIC_OPS", "1")  # as `bert-keras` has it on 
 os.environ.setdefault("TF_ENABLE_ONEDNN_OPTS", "1")  # the same
 
 
+if os.environ.get("KERAS_BACKEND") == "jax":  # for tests of several devices
+    os.environ.setdefault("XLA_FLAGS", "--xla_force_host_platform_device_count=8")
+
+
 def pytest_configure(config):
     """Loads TensorFlow with four logical CPUs, except in the process that distributes tests."""
     if getattr(config.option, "numprocesses", None) or not HAS_TENSORFLOW:
@@ -41,7 +45,7 @@ def pytest_configure(config):
 
 
 def pytest_runtest_setup():
-    """Separates the sums of each test's strategies; those of one process would collide."""
+    """Separates the sums of each test's strategies, which would collide in one process."""
     if HAS_TENSORFLOW:
         import tensorflow as tf
 
@@ -155,7 +159,7 @@ def multilingual_tokens() -> list[str]:
 
 
 def modern_tokenizer(lines: list[str]):
-    """Returns a tokenizer in the layout of ModernBERT's, which comes from that of GPT-NeoX: bytes
+    """Returns a tokenizer in the layout of ModernBERT's, which comes from GPT-NeoX: bytes
     that occur in no text have no token, and runs of spaces are added tokens."""
     tokenizer = Tokenizer(models.BPE())
     tokenizer.normalizer = normalizers.NFC()

@@ -103,14 +103,14 @@ TASKS = {
 
 def random_metadata(model: str, *, config: dict | None = None, **fields: Any) -> ModelMetadata:
     """Returns the metadata of a tiny model; `config` are changes of its configuration."""
-    from bert_keras.models import MODELS
+    from bert_keras.models.loading import MODELS
 
     cls = MODELS[model]
     values = {
         "lowercase": True,
         "max_length": 12,
         "text_columns": ("question", "answer") if model == "BertClassifier" else (),
-        "labels": ("no", "yes", "perhaps") if cls.is_labelled else (),
+        "labels": ("no", "yes", "perhaps") if cls.kind.is_labelled else (),
         "problem_type": "single_label_classification" if model == "BertClassifier" else "",
         "task": TASKS.get(model, {}),
     }
@@ -121,8 +121,8 @@ def weight_shapes(metadata: ModelMetadata) -> dict[str, tuple[int, ...]]:
     """Returns the names and shapes of the weights of a model, which are never allocated."""
     import keras
 
-    from bert_keras.models import MODELS
-    from bert_keras.models.pretrained import named_weights
+    from bert_keras.checkpoints.tensors import named_weights
+    from bert_keras.models.loading import MODELS
 
     with keras.StatelessScope(initialize_variables=False):
         model = MODELS[metadata.model].from_metadata(metadata)
@@ -136,7 +136,7 @@ def weight_shapes(metadata: ModelMetadata) -> dict[str, tuple[int, ...]]:
 
 def random_model(model: str, *, seed: int = 0, **fields: Any):
     """Returns a tiny model with normally distributed weights and its metadata."""
-    from bert_keras.models import MODELS
+    from bert_keras.models.loading import MODELS
 
     metadata, random = random_metadata(model, **fields), np.random.default_rng(seed)
     built = MODELS[model].from_metadata(metadata)
@@ -153,8 +153,7 @@ def random_checkpoint(
 ):
     """Returns the checkpoint of a `random_model` with `tiny_vocabulary` or another one."""
     from bert_keras.checkpoints.checkpoint import Checkpoint
-    from bert_keras.checkpoints.tensors import of_array
-    from bert_keras.models.pretrained import named_weights
+    from bert_keras.checkpoints.tensors import named_weights, of_array
 
     vocabulary = vocabulary or tiny_vocabulary()
     config = {"vocab_size": len(vocabulary), **fields.pop("config", {})}
@@ -191,9 +190,29 @@ def add_noise(model, *, stddev: float):
     """Adds noise, which the last `set_random_seed` determines, to the weights of a built model."""
     import keras
 
-    generator = keras.random.SeedGenerator()  # set_random_seed does not reset that of Keras 3.12
+    generator = keras.random.SeedGenerator()  # set_random_seed does not reset Keras 3.12's own
     for weight in model.weights:
         weight.assign(weight + keras.random.normal(weight.shape, stddev=stddev, seed=generator))
+
+
+def value_and_gradient(function, x):
+    """Returns the NumPy arrays of function(x) and of the gradient of its sum, on every backend."""
+    import keras
+
+    x = keras.ops.convert_to_tensor(x)
+    if keras.config.backend() == "jax":
+        import jax
+
+        y, pullback = jax.vjp(function, x)
+        (gradient,) = pullback(keras.ops.ones_like(y))
+    else:
+        import tensorflow as tf
+
+        with tf.GradientTape() as tape:
+            tape.watch(x)
+            y = function(x)
+        gradient = tape.gradient(y, x)
+    return np.asarray(y), np.asarray(gradient)
 
 
 def assert_served(served: dict, answers: list[dict]) -> None:

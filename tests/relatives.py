@@ -1,7 +1,7 @@
-"""What the configurations of BERT's relatives change, for small models in tests.
+"""Changes of the configuration that make a small model one of BERT's relatives.
 
-KLUE, KoBERT, KoELECTRA and the multilingual BERT have the configurations of other families, and
-tokenizers of their own.
+KLUE, KoBERT, KoELECTRA and the multilingual BERT are configured like other relatives, but have
+their own tokenizers.
 """
 
 _ROBERTA = {"position_offset": 2, "num_segments": 1}
@@ -23,9 +23,9 @@ CHANGES = {
     "koelectra": _ELECTRA,
     "multilingual-bert": {},
 }
-# The kind in config.json, where the name above is not the kind but that of a checkpoint.
+# The kind in config.json, for the names above that are not kinds.
 KINDS = {
     **{"klue-bert": "bert", "klue-roberta": "roberta", "kobert": "bert", "koelectra": "electra"},
     "multilingual-bert": "bert",
 }
-KOREAN = ("xlm-roberta", *KINDS)  # have tokens of Korean
+KOREAN = ("xlm-roberta", *KINDS)  # with Korean tokens

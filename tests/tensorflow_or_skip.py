@@ -1,6 +1,7 @@
-"""TensorFlow, TFDS and KerasHub; without them, a test that uses them is skipped."""
+"""TensorFlow, TFDS and KerasHub; without them or with JAX, a test that uses them is skipped."""
 
 import importlib
+import os
 from typing import Any
 
 import pytest
@@ -10,11 +11,15 @@ class _Absent:
     def __init__(self, name: str):
         self.name = name
 
-    def __getattr__(self, _):
+    def __getattr__(self, name: str):
+        if name.startswith("_"):  # pytest asks for such names when it collects tests
+            raise AttributeError(name)
         pytest.skip(f"needs {self.name}", allow_module_level=True)
 
 
 def _module(name: str) -> Any:
+    if os.environ.get("KERAS_BACKEND", "tensorflow") != "tensorflow":
+        return _Absent("the TensorFlow backend")
     try:
         return importlib.import_module(name)
     except ModuleNotFoundError:

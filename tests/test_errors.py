@@ -6,12 +6,11 @@ import subprocess
 import sys
 
 import pytest
+from tensorflow.errors import ResourceExhaustedError
 
-import bert_keras
-from bert_keras.errors import InputError, run_command
+from bert_keras.arguments import run_command
+from bert_keras.errors import InputError
 from bert_keras.files import atomic_folder
-
-RUN = {"task": "rte", "recipe": "paper", "pretrained": "m", "data": ".", "output": "new"}
 
 
 def raising(error):
@@ -28,6 +27,7 @@ def raising(error):
         (OSError(13, "Permission denied", "a/b"), 2, "prog: a/b: Permission denied"),
         (OSError(28, "No space left on device"), 2, "prog: No space left on device; free disk"),
         (MemoryError(), 2, "prog: not enough memory"),
+        (ResourceExhaustedError(None, None, "OOM"), 2, "prog: not enough memory"),
         (KeyError("of\nours"), 2, "prog: KeyError: "),
         (KeyboardInterrupt(), 130, "prog: interrupted"),
     ],
@@ -82,7 +82,7 @@ def pipe_without_a_reader() -> int:
 @pytest.mark.parametrize("lines", [1, 10_000])
 def test_a_full_stdout_is_reported_and_a_closed_one_is_not(open_stdout, code, message, lines):
     program = (
-        "import sys; from bert_keras.errors import run_command\n"
+        "import sys; from bert_keras.arguments import run_command\n"
         f"sys.exit(run_command('prog', lambda: [print('a line') for _ in range({lines})]))"
     )
     command, stdout = [sys.executable, "-c", program], open_stdout()
@@ -91,36 +91,3 @@ def test_a_full_stdout_is_reported_and_a_closed_one_is_not(open_stdout, code, me
     os.close(stdout)
     assert process.returncode == code
     assert re.fullmatch(message, process.stderr)
-
-
-@pytest.mark.parametrize(
-    ("function", "arguments", "message"),
-    [
-        (bert_keras.evaluate, {"model": "m", "dat": "d"}, "of evaluate is called 'dat'; .* 'data'"),
-        (bert_keras.export, {"model": "m", "varient": "int8"}, "'varient'; did you mean 'variant'"),
-        (bert_keras.encode, {"max_len": 8}, "'max_len'; did you mean 'max_length'"),
-        (bert_keras.pretrain, {"recipe": "demo", "record": "r"}, "did you mean 'records'"),
-        (bert_keras.finetune, {"task": "rte", "pretrain": "m"}, "did you mean 'pretrained'"),
-        (bert_keras.BertConfig, {"hidden_sise": 8}, "of BertConfig is .* mean 'hidden_size'"),
-        (bert_keras.BertConfig, {"type_vocab_size": 2}, "use num_segments=2"),
-        (bert_keras.WordPieceTokenizer, {"do_lower_case": True}, "did you mean 'lowercase'"),
-        (bert_keras.finetune, {"task": "rte", "batchsize": 4}, "missing .* 'pretrained'"),
-        (bert_keras.finetune, {**RUN, "lr": 1e-3}, "no setting is called 'lr'; use learning_rate="),
-        (bert_keras.BertClassifier, {"config": "minilm"}, "BertClassifier.from_pretrained loads"),
-        (bert_keras.BertEncoder, {"config": {}}, "config is {}; expected a BertConfig"),
-        (bert_keras.finetune, {**RUN, "data": {"train": ["a film"]}}, "data has .*a film"),
-        (bert_keras.finetune, {**RUN, "recipe": {"epochs": 3}}, "{'epochs': 3} is no task or rec"),
-        (
-            bert_keras.pretrain,
-            {"recipe": "demo", "records": ["a"], "output": "b"},
-            "is not a folder",
-        ),
-        (bert_keras.Preprocessor, {"max_len": 8}, "did you mean 'max_length'"),
-        (bert_keras.BertAdamW, {"lr": 1e-3}, "use learning_rate="),
-        (bert_keras.LinearWarmupDecay, {"num_step": 9}, "did you mean 'num_steps'"),
-        (bert_keras.from_keras_hub, {"model": "bert_base_en"}, "load_model.*bert_base_en"),
-    ],
-)
-def test_an_unknown_keyword_is_answered_with_the_nearest_name(function, arguments, message):
-    with pytest.raises((InputError, TypeError), match=message):
-        function(**arguments)

@@ -17,7 +17,7 @@ def test_text_lines_drop_line_ends_and_the_byte_order_mark(tmp_path):
     (tmp_path / "a").write_bytes("\ufeffeins\r\nzwei\n\ndrei \ufeff".encode())
     assert list(files.text_lines(tmp_path / "a")) == ["eins", "zwei", "", "drei \ufeff"]
     (tmp_path / "b").write_bytes(b"good\nb\xe4d\n")
-    with pytest.raises(InputError, match=r"b, line 2 .*0xe4 at column 2"):
+    with pytest.raises(InputError, match=r"b, line 2 .*0xe4"):
         list(files.text_lines(tmp_path / "b"))
     for path in (tmp_path / "nothing", tmp_path):
         with pytest.raises(InputError):
@@ -53,75 +53,113 @@ def test_devices_are_never_replaced(tmp_path):
     (tmp_path / "link").symlink_to("pipe")
     (tmp_path / "loop").symlink_to("loop")
     for path in (tmp_path / "pipe", tmp_path / "link", tmp_path / "loop", "/dev/null"):
-        with pytest.raises(InputError, match="no regular file"):
+        with pytest.raises(InputError):
             files.write_text(path, "text")
     assert (tmp_path / "pipe").is_fifo() and not Path("/dev/null").is_file()
 
 
 @pytest.mark.parametrize("write", [files.atomic_file, files.atomic_folder, files.resumed_folder])
-def test_impossible_paths_are_refused_before_anything_is_written(tmp_path, write):
-    (tmp_path / "file").touch()
+def test_impossible_paths_are_refused_before_anything_is_written(tmp_path, monkeypatch, write):
     (tmp_path / "folder").mkdir()
-    (tmp_path / "folder" / "mine").touch()
+    for name in ("file", "folder/mine"):
+        (tmp_path / name).touch()
     (tmp_path / "link").symlink_to("file/new")
     for path in ("file/new", "file/deep/new", "folder", "new/..", "link"):
         with pytest.raises(InputError), write(tmp_path / path):
             pytest.fail("the path is not refused")
-    assert names(tmp_path) == ["file", "folder", "link"]
-    assert names(tmp_path / "folder") == ["mine"]
+    monkeypatch.setattr("os.access", lambda path, mode: False)  # as for anyone but root
+    with pytest.raises(InputError), write(tmp_path / "new"):
+        pytest.fail("the path is not refused")
+    assert names(tmp_path) == ["file", "folder", "link"] and names(tmp_path / "folder") == ["mine"]
 
 
 @pytest.mark.parametrize("write", [files.atomic_folder, files.resumed_folder])
-def test_a_mount_point_is_refused_at_once(tmp_path, monkeypatch, write):
+def test_a_mount_point_and_the_working_directory_are_refused(tmp_path, monkeypatch, write):
     (tmp_path / "volume").mkdir()
+    (tmp_path / "here").mkdir()
+    monkeypatch.chdir(tmp_path / "here")
     monkeypatch.setattr("os.path.ismount", lambda path: path == tmp_path / "volume")
-    with pytest.raises(InputError, match="name a new folder in it"), write(tmp_path / "volume"):
-        pytest.fail("the path is not refused")
-    assert not names(tmp_path / "volume") and names(tmp_path) == ["volume"]
-    (tmp_path / "file").touch()
-    monkeypatch.setattr("os.path.ismount", lambda path: True)
-    with pytest.raises(InputError, match="mount point"):
-        files.check_output(tmp_path / "file")
+    for name in ("volume", "here"):
+        with pytest.raises(InputError), write(tmp_path / name):
+            pytest.fail("the path is not refused")
+    assert not names(tmp_path / "volume") and names(tmp_path) == ["here", "volume"]
 
 
-def test_an_output_path_is_checked_without_writing(tmp_path, monkeypatch):
-    files.check_output(tmp_path / "deep" / "er" / "file")
-    with pytest.raises(InputError):
-        files.check_output(tmp_path)
-    monkeypatch.setattr("os.access", lambda path, mode: False)  # as for anyone but root
-    with pytest.raises(InputError):
-        files.check_output(tmp_path / "file")
-    assert not names(tmp_path)
+def write_folder(path, text, **options):
+    with files.atomic_folder(path, **options) as new:
+        (new / "file").write_text(text)
+    return (path / "file").read_text()
 
 
-@pytest.mark.parametrize(
-    ("num_bytes", "expected"),
-    [(0, "0 bytes"), (999, "999 bytes"), (4224, "4.2 kB"), (3e9, "3.0 GB")],
-)
-def test_readable_sizes(num_bytes, expected):
-    assert files.readable_size(num_bytes) == expected
+OURS = {"replaces": ("file", "README.md")}
 
 
 def test_a_folder_is_written_completely_or_not_at_all(tmp_path):
-    with pytest.raises(RuntimeError), files.atomic_folder(tmp_path / "out") as partial:
-        (partial / "file").write_text("half")
-        raise RuntimeError
-    assert names(tmp_path) == []
-    with files.atomic_folder(tmp_path / "out") as partial:
-        (partial / "file").write_text("whole")
-    assert (tmp_path / "out" / "file").read_text() == "whole"
+    for expected in ([], ["out"]):
+        with pytest.raises(RuntimeError), files.atomic_folder(tmp_path / "out", **OURS) as new:
+            (new / "file").write_text("half")
+            raise RuntimeError
+        assert names(tmp_path) == expected
+        assert write_folder(tmp_path / "out", "whole", **OURS) == "whole"
     assert names(tmp_path) == ["out"] and names(tmp_path / "out") == ["file"]
 
 
+def test_a_folder_with_files_of_others_is_never_replaced(tmp_path):
+    out = tmp_path / "out"
+    write_folder(out, "old")
+    with pytest.raises(InputError):
+        write_folder(out, "new")
+    (out / ".git").mkdir()
+    with pytest.raises(InputError, match=r"\.git"):
+        write_folder(out, "new", **OURS)
+    (out / ".git").rmdir()
+    (out / "file").rename(out / "README.md")  # without the first name, the folder is not ours
+    with pytest.raises(InputError):
+        write_folder(out, "new", **OURS)
+    assert (out / "README.md").read_text() == "old" and names(tmp_path) == ["out"]
+
+
+KILLED = """
+import os, shutil, sys
+from bert_keras.files import atomic_folder
+changes = iter(range(int(sys.argv[2])))
+def until_killed(change):
+    def call(*args, **options):
+        next(changes, None) is not None or os._exit(9)
+        return change(*args, **options)
+    return call
+with atomic_folder(sys.argv[1], replaces=["file"]) as folder:
+    (folder / "file").write_text("new")
+    os.replace, shutil.rmtree = map(until_killed, (os.replace, shutil.rmtree))
+"""
+
+
+@pytest.mark.parametrize(
+    ("num_changes", "found", "then"),
+    [(0, "old", "old"), (1, None, "old"), (2, "new", "new"), (3, "new", "new")],
+)
+def test_a_replaced_folder_is_never_lost(tmp_path, num_changes, found, then):
+    """The process is killed before or after one of the two renames, or while it tidies up."""
+    out = tmp_path / "out"
+    write_folder(out, "old")
+    killed = subprocess.run([sys.executable, "-c", KILLED, str(out), str(num_changes)], check=False)
+    assert killed.returncode == 9
+    assert ((out / "file").read_text() if out.exists() else None) == found
+    with pytest.raises(RuntimeError), files.atomic_folder(out, **OURS):
+        assert (out / "file").read_text() == then  # the next call moves it back
+        raise RuntimeError
+    assert (out / "file").read_text() == then and names(tmp_path) == ["out"]
+
+
 def test_a_resumed_folder_is_continued_until_it_is_complete(tmp_path):
-    with pytest.raises(InputError, match="wrong"), files.resumed_folder(tmp_path / "a"):
+    with pytest.raises(InputError), files.resumed_folder(tmp_path / "a"):
         raise InputError("wrong")
     assert not names(tmp_path)
     with pytest.raises(KeyboardInterrupt), files.resumed_folder(tmp_path / "a") as (work, _):
         work.mkdir()
         raise KeyboardInterrupt
     assert names(tmp_path) == ["a.partial"]
-    with pytest.raises(InputError, match="wrong"), files.resumed_folder(tmp_path / "a"):
+    with pytest.raises(InputError), files.resumed_folder(tmp_path / "a"):
         raise InputError("wrong")
     with files.resumed_folder(tmp_path / "a") as (work, result):
         work.rename(result)
@@ -129,7 +167,7 @@ def test_a_resumed_folder_is_continued_until_it_is_complete(tmp_path):
     assert names(tmp_path) == ["a"] and names(tmp_path / "a") == ["done"]
 
 
-def test_what_a_killed_process_left_half_written_is_replaced(tmp_path):
+def test_the_files_of_a_killed_process_are_replaced(tmp_path):
     script = """
 import sys, time
 from bert_keras.files import atomic_file, atomic_folder
@@ -144,8 +182,8 @@ with atomic_folder(sys.argv[1] + "/folder") as folder, atomic_file(sys.argv[1] +
         assert process.stdout and process.stdout.readline()
         for write in (files.atomic_file, files.atomic_folder):  # while it runs
             name = write.__name__.removeprefix("atomic_")
-            with pytest.raises(InputError, match="another process"), write(tmp_path / name):
-                pass
+            with pytest.raises(InputError), write(tmp_path / name):
+                pytest.fail("another process is writing it")
         process.kill()
     with files.atomic_folder(tmp_path / "folder"), files.atomic_file(tmp_path / "file") as file:
         file.write_text("all")
@@ -155,14 +193,11 @@ with atomic_folder(sys.argv[1] + "/folder") as folder, atomic_file(sys.argv[1] +
 
 def test_two_runs_cannot_write_one_folder(tmp_path):
     with files.resumed_folder(tmp_path / "a") as (_, result):
-        with (
-            pytest.raises(InputError, match="another process"),
-            files.resumed_folder(tmp_path / "a"),
-        ):
-            pass
+        with pytest.raises(InputError), files.resumed_folder(tmp_path / "a"):
+            pytest.fail("the folder is locked")
         result.mkdir()
     with files.locked_folder(tmp_path):
-        with pytest.raises(InputError, match="another process"), files.locked_folder(tmp_path):
-            pass
+        with pytest.raises(InputError), files.locked_folder(tmp_path):
+            pytest.fail("the folder is locked")
         assert ".lock" in names(tmp_path)
     assert names(tmp_path) == ["a"]

@@ -1,20 +1,15 @@
-"""Runs code under Keras' JAX backend, in a process of its own."""
+"""Tests with the JAX backend, and commands in a process of their own without TensorFlow."""
 
-import importlib.util
 import json
 import os
 import subprocess
 import sys
 
+import keras
 import pytest
 
-needs_jax = [
-    pytest.mark.extra,
-    pytest.mark.skipif(
-        importlib.util.find_spec("jax") is None, reason='needs JAX: pip install "bert-keras[jax]"'
-    ),
-]
-
+# The mark of tests for the session with this backend, which .ci/run starts.
+with_jax = pytest.mark.skipif(keras.config.backend() != "jax", reason="runs with KERAS_BACKEND=jax")
 COMMANDS = """
 import json
 import sys
@@ -30,12 +25,8 @@ for each in commands:
 
 def without_tensorflow(commands, *, start="", code=0, **environment):
     """Runs commands where TensorFlow cannot be imported, after the statements of `start`."""
-    return under_jax(start + COMMANDS, json.dumps([commands, code]), **environment)
-
-
-def under_jax(code, *arguments, **environment):
     environment = {**os.environ, "KERAS_BACKEND": "jax", **environment}
-    command = [sys.executable, "-c", code, *arguments]
+    command = [sys.executable, "-c", start + COMMANDS, json.dumps([commands, code])]
     run = subprocess.run(command, env=environment, capture_output=True, text=True)
     assert run.returncode == 0, run.stderr
     return run.stderr

@@ -5,17 +5,14 @@ step. A job that was stopped as a whole starts from the beginning.
 
 The steps: units -> ranges of documents as ids -> instances, as requests for spans of ranges -> the
 requested spans -> shards -> the manifest and the final name of the folder. Only counts are
-collected in one process, for the plan that every worker receives: 40 bytes a range and 8 bytes a
-held-out document. No machine needs the folder of another one. A range draws its instances and sends
-a request for each of their spans to the range that contains it: to itself, or for a text of another
-document to the range of the document and of the start of the text (a fraction of the document),
-which were drawn. Spans arrive at the shards in any order and are sorted as in the local build.
+collected in one process, for the plan that every worker receives. A range requests each span of its
+instances from the range that contains it. Spans are sorted at the shards as in the local build.
 """
 
+import contextlib
 import json
 import os
 import pickle
-import re
 import tempfile
 import uuid
 from array import array
@@ -34,19 +31,24 @@ import numpy as np
 from apache_beam.options.pipeline_options import PipelineOptions
 from apache_beam.pvalue import AsList, AsSingleton, TaggedOutput
 
-from bert_keras.errors import InputError, check
+from bert_keras.errors import InputError
 from bert_keras.files import StrPath, file_system, open_file
 from bert_keras.text.vocab import Vocabulary
-from tfrecords_tools.build import text_entries, units_of
-from tfrecords_tools.inputs.corpus import digest, files
-from tfrecords_tools.inputs.text_files import Unit
-from tfrecords_tools.manifest import MANIFEST, folder_files, manifest_head
-from tfrecords_tools.records.examples import instances_of, text_at, write_buckets
-from tfrecords_tools.records.layout import Layout, Range, layouts_of, ranges_of, shard_file
-from tfrecords_tools.records.shards import WriteShard
-from tfrecords_tools.settings import BuildSettings, Settings
-from tfrecords_tools.text.store import TokenSource, TokenStore, TokenWriter
-from tfrecords_tools.text.tokens import TokenizeUnit, store_dtype
+from tfrecords_tools.build import text_entries
+from tfrecords_tools.corpus import build_units, digest, files
+from tfrecords_tools.instances import Layout, expect_records, instances_of, layouts_of, shard_file
+from tfrecords_tools.readers import Unit
+from tfrecords_tools.settings import MANIFEST, BuildSettings, Settings, folder_files, manifest_head
+from tfrecords_tools.shards import WriteShard
+from tfrecords_tools.store import (
+    Range,
+    TokenSource,
+    TokenStore,
+    TokenWriter,
+    ranges_of,
+    write_buckets,
+)
+from tfrecords_tools.tokens import TokenizeUnit, store_dtype
 
 RangeKey = tuple[int, int]  # unit and part
 ShardKey = tuple[int, int]  # split and index
@@ -57,12 +59,11 @@ SpanKey = tuple[int, int, int, int, int, int]
 Request = tuple[int, SpanKey, tuple[int, int] | tuple[int, float, int]]
 Span = tuple[SpanKey, bytes]  # with its tokens
 REPORTS = "reports"  # the name of an output of `tokenized_ranges`
-# Runners report the exception of a step as a text that ends so.
-_STEP_ERROR = re.compile(r"InputError: (.*?)(?: \[while running|\n|$)", re.S)
+ERROR = "error"  # the file in the partial folder with the message of a step's InputError
 
 
 @dataclass(frozen=True)
-class Job:
+class StepContext:
     """The values that every step receives."""
 
     paths: tuple[str, ...]  # of the inputs
@@ -82,8 +83,8 @@ def build_on_beam(
 ) -> dict[str, Any]:
     """Runs the pipeline that writes `output` and returns the manifest.
 
-    Every worker must have access to the corpus and to the output. The job writes to the folder
-    OUTPUT.beam-partial first. `pipeline_options` are those of Beam, "--runner=DataflowRunner".
+    Every worker must have access to the corpus and to the output, a new folder or URL. The job
+    writes to OUTPUT.beam-partial first. Options of Beam are such as "--runner=DataflowRunner".
     """
     if not isinstance(settings, BuildSettings):
         raise InputError("one machine writes the records of --compat google; leave out --beam")
@@ -95,17 +96,17 @@ def build_on_beam(
     system, folder = file_system(partial)
     for path in (output, partial):
         name = file_system(path)[1]
-        is_used = system.isfile(name) or (system.isdir(name) and system.ls(name))
-        check(not is_used, f"{path} exists already; choose another name or remove it first")
+        if system.isfile(name) or (system.isdir(name) and system.ls(name)):
+            raise InputError(f"{path} exists already; choose another name or remove it first")
     system.makedirs(folder, exist_ok=True)
     system.touch(f"{folder}/running")  # some file systems have no empty folders
-    job = Job(tuple(paths), vocabulary, settings, partial, output)
+    context = StepContext(tuple(paths), vocabulary, settings, partial, output)
     try:
-        add_steps(pipeline, units_of(paths, text_field=settings.text_field), job)
+        add_steps(pipeline, build_units(paths, text_field=settings.text_field), context)
         pipeline.run().wait_until_finish()
     except Exception as error:
-        if message := _STEP_ERROR.search(f"{type(error).__name__}: {error}"):
-            raise InputError(message[1]) from error
+        if not isinstance(error, InputError) and system.exists(f"{folder}/{ERROR}"):
+            raise InputError(system.cat_file(f"{folder}/{ERROR}").decode()) from error
         raise
     finally:
         if system.exists(folder):
@@ -114,43 +115,50 @@ def build_on_beam(
         return json.load(file)
 
 
-def add_steps(pipeline: beam.Pipeline, units: Sequence[Unit], job: Job) -> None:
-    """Adds all steps from the units to the folder `job.output`."""
+def add_steps(pipeline: beam.Pipeline, units: Sequence[Unit], context: StepContext) -> None:
+    """Adds all steps from the units to the folder `context.output`."""
     ranges, reports = (
         pipeline
         | "units" >> beam.Create(list(enumerate(units)))
         | "spread units" >> beam.Reshuffle()
-        | "tokenize" >> beam.FlatMap(tokenized_ranges, job).with_outputs(REPORTS, main="ranges")
+        | "tokenize" >> beam.FlatMap(tokenized_ranges, context).with_outputs(REPORTS, main="ranges")
     )
     ranges |= "store ranges" >> beam.Reshuffle()  # several steps read them; they are computed once
-    plan = reports | "all units" >> beam.combiners.ToList() | "plan" >> beam.Map(plan_of, job)
+    plan = reports | "all units" >> beam.combiners.ToList() | "plan" >> beam.Map(plan_of, context)
     requests = ranges | "draw instances" >> beam.FlatMap(requests_of_range, AsSingleton(plan))
     shards = (
         {"ranges": ranges, "requests": requests}
         | "group requests" >> beam.CoGroupByKey()
         | "read spans" >> beam.FlatMap(requested_spans, AsSingleton(plan))
         | "group spans" >> beam.GroupByKey()
-        | "write shards" >> beam.Map(write_shard, AsSingleton(plan), job)
+        | "write shards" >> beam.Map(write_shard, AsSingleton(plan), context)
     )
     inputs = (
         pipeline
-        | "inputs" >> beam.Create(job.paths)
+        | "inputs" >> beam.Create(context.paths)
         | "spread inputs" >> beam.Reshuffle()
         | "digest" >> beam.Map(digest)
     )
     _ = (
         pipeline
-        | "end" >> beam.Create([job])
+        | "end" >> beam.Create([context])
         | "finish" >> beam.Map(_finish, AsSingleton(plan), AsList(shards), AsList(inputs))
     )
 
 
-class RangeTokens(NamedTuple):
-    """The part of a token store that a range needs, with the numbers that it has in its unit.
+@contextlib.contextmanager
+def _kept_error(context: StepContext) -> Iterator[None]:
+    """Keeps an InputError of a step in a file, because runners report another exception."""
+    try:
+        yield
+    except InputError as error:
+        system, folder = file_system(context.partial)
+        system.pipe_file(f"{folder}/{ERROR}", str(error).encode())
+        raise
 
-    If a document has several ranges, each also contains the following sentences of a text that
-    begins in it.
-    """
+
+class RangeTokens(NamedTuple):
+    """The part of a token store that a range and the texts that begin in it need."""
 
     range: Range
     dtype: np.dtype
@@ -168,11 +176,11 @@ class UnitReport(NamedTuple):
     ranges: tuple[Range, ...]
 
 
-def tokenized_ranges(numbered: tuple[int, Unit], job: Job) -> Iterator:
+def tokenized_ranges(numbered: tuple[int, Unit], context: StepContext) -> Iterator:
     """Yields the ranges of a unit in order by their keys, and then its report to `REPORTS`."""
-    (number, unit), settings = numbered, job.settings
-    with tempfile.TemporaryDirectory() as work:
-        result = TokenizeUnit(unit, Path(work) / "tokens", job.vocabulary, settings)()
+    (number, unit), settings = numbered, context.settings
+    with _kept_error(context), tempfile.TemporaryDirectory() as work:
+        result = TokenizeUnit(unit, Path(work) / "tokens", context.vocabulary, settings)()
         store = TokenStore(Path(work) / "tokens")
         ranges = [each._replace(unit=number) for each in ranges_of(store, [store.num_documents])]
         for each in ranges:
@@ -222,23 +230,24 @@ def _numbered(documents: Range, first_documents: Sequence[int]) -> Range:
     return documents._replace(first=documents.first + offset, last=documents.last + offset)
 
 
-def plan_of(reports: Sequence[UnitReport], job: Job) -> Plan:
+def plan_of(reports: Sequence[UnitReport], context: StepContext) -> Plan:
     """Plans the records from the reports of all units, which may be in any order."""
     reports = sorted(reports, key=attrgetter("unit"))
     counts = [report.sizes.shape[1] for report in reports]
     first_documents = array("q", accumulate(counts, initial=0))
     ranges = [_numbered(each, first_documents) for report in reports for each in report.ranges]
-    return Plan(
-        entries=text_entries(report.result for report in reports),
-        first_documents=first_documents,
-        ranges=tuple(ranges),
-        first_of_range=array("q", [each.first for each in ranges]),
-        layouts=layouts_of(
-            np.concatenate([report.sizes for report in reports], axis=1),
-            settings=job.settings,
-            num_separators=job.vocabulary.specials.num_separators,
-        ),
-    )
+    with _kept_error(context):
+        return Plan(
+            entries=text_entries(report.result for report in reports),
+            first_documents=first_documents,
+            ranges=tuple(ranges),
+            first_of_range=array("q", [each.first for each in ranges]),
+            layouts=layouts_of(
+                np.concatenate([report.sizes for report in reports], axis=1),
+                settings=context.settings,
+                num_separators=context.vocabulary.specials.num_separators,
+            ),
+        )
 
 
 def requests_of_range(
@@ -269,18 +278,18 @@ def requested_spans(
     for requests in map(pickle.loads, keyed[1]["requests"]):
         spans: dict[ShardKey, list[Span]] = defaultdict(list)
         for split, key, text in requests:
-            start, end = text if len(text) == 2 else text_at(source, *text)
+            start, end = text if len(text) == 2 else source.text_at(*text)
             shard = key[0] // len(plan.layouts[split].shards[0])
             spans[split, shard].append((key, source.tokens(start, end)))
         yield from ((key, pickle.dumps(each)) for key, each in spans.items())
 
 
 def write_shard(
-    keyed: tuple[ShardKey, Iterable[bytes]], plan: Plan, job: Job
+    keyed: tuple[ShardKey, Iterable[bytes]], plan: Plan, context: StepContext
 ) -> tuple[ShardKey, dict[str, Any]]:
     """Writes a shard of a split and returns its entry of the manifest."""
     (split, shard), spans = keyed
-    layout, dtype = plan.layouts[split], store_dtype(job.settings, job.vocabulary)
+    layout, dtype = plan.layouts[split], store_dtype(context.settings, context.vocabulary)
     rows: list[Span] = sorted(chain.from_iterable(map(pickle.loads, spans)))
     keys = np.array([key for key, _ in rows])
     tokens = np.frombuffer(b"".join(text for _, text in rows), dtype)
@@ -300,11 +309,11 @@ def write_shard(
             layout=layout,
             shard=shard,
             store=work / "store",
-            vocabulary=job.vocabulary,
+            vocabulary=context.vocabulary,
             size=0,
         )
         entry = write()
-        system, target = file_system(f"{job.partial}/{write.output.name}")
+        system, target = file_system(f"{context.partial}/{write.output.name}")
         part = f"{target}.{uuid.uuid4().hex}.part"  # a runner may run a step twice at a time
         system.put_file(str(write.output), part)
         system.mv(part, target)
@@ -312,23 +321,28 @@ def write_shard(
 
 
 def _finish(
-    job: Job, plan: Plan, shards: Sequence[tuple[ShardKey, dict]], inputs: Sequence[dict]
+    context: StepContext,
+    plan: Plan,
+    shards: Sequence[tuple[ShardKey, dict]],
+    inputs: Sequence[dict],
 ) -> None:
     """Writes the manifest and gives all files their final names, the manifest last."""
     # A runner may repeat the step: files that have their names are kept.
-    system, folder = file_system(job.output)
-    partial = file_system(job.partial)[1]
+    system, folder = file_system(context.output)
+    partial = file_system(context.partial)[1]
     if not system.exists(partial):
         return
     by_key, splits = dict(shards), {}
     for split, layout in enumerate(plan.layouts):
         keys = [(split, shard) for shard in range(len(layout.shards))]
-        layout.expect_records(key in by_key for key in keys)
+        with _kept_error(context):
+            has_records = (key in by_key for key in keys)
+            expect_records(has_records, split=layout.split.name, num_shards=len(keys))
         splits[layout.split.name] = layout.summary([by_key[key] for key in keys])
-    in_order = sorted(inputs, key=lambda each: job.paths.index(each["path"]))
-    head = manifest_head(job.settings, job.vocabulary, in_order)
+    in_order = sorted(inputs, key=lambda each: context.paths.index(each["path"]))
+    head = manifest_head(context.settings, context.vocabulary, in_order)
     head["versions"]["apache-beam"] = beam.__version__
-    texts = folder_files({**head, **plan.entries, "splits": splits}, job.vocabulary)
+    texts = folder_files({**head, **plan.entries, "splits": splits}, context.vocabulary)
     for name, text in texts.items():
         system.pipe_file(f"{partial}/{name}", text.encode())
     system.makedirs(folder, exist_ok=True)

@@ -3,29 +3,20 @@
 import glob
 import os
 from collections import defaultdict
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from itertools import islice
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 from tqdm import tqdm
 
 from bert_keras.data.parsing import RecordParser
-from bert_keras.data.record_file import read_records, record_files
-from bert_keras.data.schema import (
-    LABEL_FEATURE,
-    LABEL_POSITIONS_FEATURE,
-    LABEL_WEIGHTS_FEATURE,
-    WEIGHTS_FEATURE,
-    PretrainingSchema,
-    common_schema,
-)
-from bert_keras.errors import InputError, check
+from bert_keras.data.record_file import PretrainingSchema, common_schema, read_records, record_files
+from bert_keras.errors import InputError
 from bert_keras.files import StrPath, file_sha256
 from bert_keras.text.fast_tokenizer import vocabulary_sha256
 from bert_keras.text.vocab import Vocabulary
-from tfrecords_tools.manifest import MANIFEST, read_manifest, shards_of
+from tfrecords_tools.settings import MANIFEST, read_manifest, shards_of
 
 BATCH = 1024  # records
 Features = dict[str, np.ndarray]
@@ -35,50 +26,28 @@ Problem = tuple[str, np.ndarray]  # a description; bool [B,n], which elements ar
 def check_records(
     records: StrPath | Sequence[StrPath], *, vocabulary: Vocabulary
 ) -> dict[str, int]:
-    """Verifies records and returns the numbers of `files`, `records` and `manifests`.
-
-    `records` are a folder, a glob pattern, a file, or a sequence of these. Raises InputError, which
-    names the first file, record or manifest that is wrong.
-    """
+    """Verifies records and returns the numbers of `files`, `records` and `manifests`."""
     files, num_records = every_file(records), 0
     for _, _, features in verified_batches(files, vocabulary=vocabulary, stage="check"):
         num_records += len(features["input_ids"])
-    paths = [records] if isinstance(records, (str, os.PathLike)) else records
-    first: dict[str, str] = {}  # file by its digest
     digests: dict[Path, dict[str, str]] = defaultdict(dict)  # by folder and name
     for file in files:
-        same = first.setdefault(digest := file_sha256(file), file)
-        check(same == file, f"{file} contains the same records as {same}; remove one of them")
-        digests[Path(file).parent][Path(file).name] = digest
-    num_manifests, schema = 0, common_schema(files)
+        digests[Path(file).parent][Path(file).name] = file_sha256(file)
+    paths = [records] if isinstance(records, (str, os.PathLike)) else records
+    whole, num_manifests = {Path(path) for path in paths if os.path.isdir(path)}, 0
     for folder, found in digests.items():
         if manifest := read_manifest(folder):
-            is_whole = folder in map(Path, filter(os.path.isdir, paths))
-            _compare(folder, manifest, schema, vocabulary, found, is_whole=is_whole)
             num_manifests += 1
+            if manifest["vocabulary"]["sha256"] != vocabulary_sha256(vocabulary):
+                raise InputError(f"{folder / MANIFEST} states another vocabulary than this one")
+            stated = {name: shard["sha256"] for name, shard in shards_of(manifest).items()}
+            for name in sorted(found.keys() | stated.keys() if folder in whole else found):
+                if found.get(name) != stated.get(name):
+                    raise InputError(
+                        f"{folder / name} is missing, was changed or does not belong to these "
+                        f"records: it differs from its SHA-256 in {MANIFEST}"
+                    )
     return {"files": len(files), "records": num_records, "manifests": num_manifests}
-
-
-def _compare(
-    folder: Path,
-    manifest: Mapping[str, Any],
-    schema: PretrainingSchema,
-    vocabulary: Vocabulary,
-    found: Mapping[str, str],
-    *,
-    is_whole: bool,
-) -> None:
-    """Raises InputError if record files, digests by their names, differ from their manifest."""
-    path, shards = folder / MANIFEST, shards_of(manifest)
-    is_same = manifest["vocabulary"]["sha256"] == vocabulary_sha256(vocabulary)
-    check(is_same, f"{path} states another vocabulary than this one of {len(vocabulary)} tokens")
-    stated = PretrainingSchema(**manifest["schema"])
-    check(stated == schema, f"the records have {schema}, but {path} states {stated}")
-    for name in sorted(found.keys() | shards.keys() if is_whole else found):
-        check(name in found, f"{folder / name} is missing; write the records again")
-        check(name in shards, f"{folder / name} is not named in {MANIFEST}; remove it")
-        is_same = shards[name]["sha256"] == found[name]
-        check(is_same, f"{folder / name} was changed: its SHA-256 is not the one in {MANIFEST}")
 
 
 def every_file(records: StrPath | Sequence[StrPath]) -> list[str]:
@@ -96,55 +65,48 @@ def verified_batches(
     schema = common_schema(files)
     for file in tqdm(files, desc=stage, unit=" file", disable=not stage):
         first = 0
-        for features in parsed_batches(file, schema=schema):
-            verify(features, file=file, first=first, vocabulary=vocabulary)
+        for features in parsed_batches(file, schema=schema, vocab_size=len(vocabulary)):
+            if found := first_problem(features, vocabulary):
+                row, problem = found
+                raise InputError(f"{file}, record {first + row + 1}: {problem}")
             yield file, first, features
             first += len(features["input_ids"])
 
 
-def parsed_batches(file: str, *, schema: PretrainingSchema) -> Iterator[Features]:
+def parsed_batches(file: str, *, schema: PretrainingSchema, vocab_size: int) -> Iterator[Features]:
     """Yields the features of a file, arrays [B,n], in the order of the file."""
-    parse, records = RecordParser(schema), read_records(file)
+    parse, records = RecordParser(schema, limits=schema.limits(vocab_size)), read_records(file)
     while batch := [(file, record) for record in islice(records, BATCH)]:
         yield parse(batch)
 
 
 def is_labelled(features: Features) -> np.ndarray:
     """Returns bool [B,S]: which labels are used; without packing all of them."""
-    labels = features[LABEL_FEATURE]
-    return features.get(LABEL_WEIGHTS_FEATURE, np.ones_like(labels)) > 0
+    labels = features["next_sentence_labels"]
+    return features.get("next_sentence_weights", np.ones_like(labels)) > 0
 
 
-def verify(features: Features, *, file: str, first: int, vocabulary: Vocabulary) -> None:
-    """Raises InputError for the first wrong record of a batch, which `first` records precede."""
+def first_problem(features: Features, vocabulary: Vocabulary) -> tuple[int, str] | None:
+    """Returns the row and the problem of a wrong record of a batch, or None without one."""
     for problem, is_wrong in _problems(features, vocabulary):
         if is_wrong.any():
-            number = first + int(is_wrong.any(axis=1).argmax()) + 1
-            raise InputError(f"{file}, record {number}: {problem}")
+            return int(is_wrong.any(axis=1).argmax()), problem
+    return None
 
 
 def _problems(features: Features, vocabulary: Vocabulary) -> Iterator[Problem]:
-    size = len(vocabulary)
-    outside = f"an id is outside the vocabulary of {size} tokens; is it the right one?"
-    ids, mask, segments = (features[n] for n in ("input_ids", "input_mask", "segment_ids"))
-    yield outside, (ids < 0) | (ids >= size)
+    ids, mask = features["input_ids"], features["input_mask"]
     is_real = np.arange(ids.shape[1]) < mask.sum(axis=1, keepdims=True)
     yield "input_mask is not ones and then zeros", mask != is_real
-    yield "a segment is neither 0 nor 1", (segments != 0) & (segments != 1)
     without_cls = "the sequence does not start with [CLS]; is this the right vocabulary?"
     yield without_cls, ids[:, :1] != vocabulary.cls_id
-    if WEIGHTS_FEATURE in features:
-        labels = features["masked_lm_ids"]
-        yield outside, (labels < 0) | (labels >= size)
-        positions, is_counted = features["masked_lm_positions"], features[WEIGHTS_FEATURE] > 0
+    if "masked_lm_weights" in features:
+        positions, is_counted = features["masked_lm_positions"], features["masked_lm_weights"] > 0
         ends = np.where(is_counted, mask.sum(axis=1, keepdims=True), mask.shape[1])
         distinct = np.where(is_counted, positions, -1 - np.arange(positions.shape[1]))
-        yield "a masked position is outside the sequence", (positions < 0) | (positions >= ends)
+        yield "a masked position is outside the sequence", positions >= ends
         yield "a position is masked twice", np.diff(np.sort(distinct, axis=1), axis=1) == 0
         yield "no position is predicted", is_counted.sum(axis=1, keepdims=True) == 0
-    if LABEL_FEATURE in features:
-        labels = features[LABEL_FEATURE]
-        yield "a label is neither 0 nor 1", (labels != 0) & (labels != 1)
     if "sequence_ids" in features:
         yield from _packing_problems(features, vocabulary)
 
@@ -161,12 +123,12 @@ def _packing_problems(features: Features, vocabulary: Vocabulary) -> Iterator[Pr
     yield "position_ids do not restart at 0 in every sequence", is_wrong
     is_wrong = is_start & (features["input_ids"] != vocabulary.cls_id)
     yield "a sequence does not start with [CLS]", is_wrong
-    if LABEL_POSITIONS_FEATURE in features:
-        is_counted = features[LABEL_WEIGHTS_FEATURE] > 0
+    if "next_sentence_positions" in features:
+        is_counted = features["next_sentence_weights"] > 0
         number = 1 + np.arange(is_counted.shape[1])
         is_wrong = is_counted != (number <= sequences.max(axis=1, keepdims=True))
         yield "the labels do not match the sequences", is_wrong
-        positions = np.clip(features[LABEL_POSITIONS_FEATURE], 0, column[-1])
+        positions = features["next_sentence_positions"]
         started = np.take_along_axis(np.where(is_start, sequences, 0), positions, axis=1)
         is_wrong = is_counted & (started != number)
         yield "the position of a label is not the [CLS] of its sequence", is_wrong

@@ -1,10 +1,8 @@
 """Writes the records of the original writer, in its order, from text with one sentence a line.
 
 Each feature equals the output of google-research/bert `create_pretraining_data.py` for the same
-files, vocabulary, seed and options, with its known errors; the tokens of rare characters differ as
-described in `bert_keras.text.tokenizer`. Random numbers are drawn in the same order as there, so
-one process does all the work. Memory holds 4 bytes a document, the longest line and document, and
-for each record 29 bytes and 8 more a prediction.
+files, vocabulary, seed and options, with its known errors. Random numbers are drawn in the same
+order as there, so one process does all the work.
 """
 
 from array import array
@@ -14,51 +12,42 @@ from functools import lru_cache
 from itertools import chain
 from pathlib import Path
 from random import Random
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
 from tqdm import tqdm
 
-from bert_keras.errors import check, counted
+from bert_keras.data.record_file import write_record_file
+from bert_keras.errors import InputError
 from bert_keras.files import utf8_error
 from bert_keras.text.packing import packed_texts
 from bert_keras.text.tokenizer import WordPieceTokenizer
 from bert_keras.text.vocab import Vocabulary
-from tfrecords_tools.inputs.tables import TFDS
-from tfrecords_tools.inputs.text_files import format_of, grouped, open_text
-from tfrecords_tools.jobs import result_of, write_receipt
-from tfrecords_tools.manifest import split_summary
-from tfrecords_tools.records.layout import TRAIN, shard_file
-from tfrecords_tools.records.writer import write_record_file
-from tfrecords_tools.settings import NUM_SPECIALS, GoogleSettings
-from tfrecords_tools.text.store import TokenStore, TokenWriter, token_dtype
+from tfrecords_tools.instances import TRAIN, expect_records, shard_file
+from tfrecords_tools.readers import TFDS, file_format, grouped, open_text
+from tfrecords_tools.settings import NUM_SPECIALS, GoogleSettings, split_summary
+from tfrecords_tools.store import TokenStore, TokenWriter, expect_text, token_dtype
 
-MASK_RATE = 0.8
-KEEP_RATE = 0.5  # of the tokens that are not masked
-MAX_TRIES = 10  # attempts to draw a document other than that of A
 BATCH_CHARACTERS = 1 << 17  # characters that are tokenized at once
 BATCH_RECORDS = 1024  # encoded at once; their arrays fit a processor's cache
 
 
-def _tokenize(
-    files: Sequence[str], output: Path, vocabulary: Vocabulary, *, lowercase: bool
-) -> None:
+def tokenize(files: Sequence[str], output: Path, *, tokenizer: WordPieceTokenizer) -> None:
     """Writes the token store of all files, without carriage returns, as TensorFlow's GFile."""
     # Only a blank line ends a document; the end of a file does not.
-    tokenizer = WordPieceTokenizer(vocabulary, lowercase=lowercase)
     lines = chain.from_iterable(map(_lines, files))
     batches = grouped(lines, size_of=lambda text: len(text) + 1, most=BATCH_CHARACTERS)
-    with TokenWriter(output, dtype=token_dtype(len(vocabulary))) as writer:
+    with TokenWriter(output, dtype=token_dtype(len(tokenizer.vocabulary))) as writer:
         for texts in tqdm(batches, desc="tokenize", unit=" batch"):
             # A blank line counts as an empty sentence that starts a document.
             writer.add(*tokenizer.flat_ids(texts), np.array([not text for text in texts]))
-    names, has_text = ", ".join(files), writer.num_documents > 0
-    check(has_text, f"the corpus contains no text ({names}); expected one sentence per line")
+    expect_text(writer.num_documents)
 
 
 def _lines(path: str) -> Iterator[str]:
-    kind = "tfds" if path.startswith(TFDS) else format_of(path)
-    check(kind == "text", f"{path} is {kind}; GoogleSettings (--compat google) read a text")
+    kind = "tfds" if path.startswith(TFDS) else file_format(path)
+    if kind != "text":
+        raise InputError(f"{path} is {kind}; GoogleSettings (--compat google) need plain text")
     with open_text(path) as file:
         for number, line in enumerate(file, start=1):
             line = line.replace(b"\r", b"")
@@ -70,25 +59,14 @@ def _lines(path: str) -> Iterator[str]:
                 raise utf8_error(path, number, error) from error
 
 
-class Pair(NamedTuple):
-    """The spans of A and B in the store, in tokens, cut to length."""
-
-    start_a: int
-    length_a: int
-    start_b: int
-    length_b: int
-    is_random: bool
-
-
+# The spans of A and B in the store, in tokens, cut to length, and whether B is random.
+Pair = tuple[int, int, int, int, bool]
 PAIR = [("start_a", "<i8"), ("length_a", "<i4"), ("start_b", "<i8"), ("length_b", "<i4")]
 PAIR += [("is_random", "?")]
 
 
 class FastRandom:
-    """Draws the numbers of `Random(seed)`; `below` and `shuffle` are faster than in `Random`.
-
-    `Random.randrange(n)` draws as many bits as n has, until they make a number below n.
-    """
+    """Draws the numbers of `Random(seed)`; `below` and `shuffle` are faster than in `Random`."""
 
     def __init__(self, seed: int):
         generator = Random(seed)
@@ -96,7 +74,7 @@ class FastRandom:
 
     def below(self, limit: int) -> int:
         """Returns a number from 0 to `limit` - 1."""
-        size = limit.bit_length()
+        size = limit.bit_length()  # as `Random.randrange` draws
         number = self._bits(size)
         while number >= limit:
             number = self._bits(size)
@@ -131,26 +109,16 @@ def _sizes(count: int) -> list[tuple[int, range]]:
     return sizes
 
 
-def write_google(
-    files: Sequence[str], *, vocabulary: Vocabulary, settings: GoogleSettings, work: Path
+def write_records(
+    folder: Path, *, vocabulary: Vocabulary, settings: GoogleSettings
 ) -> dict[str, Any]:
-    """Writes the records alternately to the shards and returns the entries of the manifest.
-
-    `work` is the folder of the shards and of the token store, of 2 bytes a token.
-    """
-    if result_of(work / "store") is None:
-        _tokenize(files, work / "store", vocabulary, lowercase=settings.lowercase)
-        write_receipt(work / "store", {})
-    store, generator = TokenStore(work / "store"), FastRandom(settings.seed)
+    """Writes records alternately to shards beside a token store; returns manifest entries."""
+    store, generator = TokenStore(folder), FastRandom(settings.seed)
     lists = [(name, "<i4", settings.max_predictions) for name in ("chosen", "new_ids")]
     row = np.dtype([*PAIR, ("num_chosen", "<i4"), *lists])
     rows = np.fromiter(_instances(store, vocabulary, settings, generator), row)
     order = generator.shuffled(len(rows))
-    check(
-        len(rows) >= settings.shards,
-        f"the corpus gives {counted(len(rows), 'record')}; expected at least one for each of "
-        f"{counted(settings.shards, 'shard')}: give more text, or write fewer shards",
-    )
+    expect_records([len(rows) >= settings.shards], split=TRAIN, num_shards=settings.shards)
     shards = []
     for number in tqdm(range(settings.shards), desc="write", unit=" file"):
         of_shard = order[number :: settings.shards]
@@ -158,15 +126,11 @@ def write_google(
             _features(rows[of_shard[start : start + BATCH_RECORDS]], store, vocabulary, settings)
             for start in range(0, len(of_shard), BATCH_RECORDS)
         )
-        output = work / shard_file(TRAIN, number, settings.shards)
+        output = folder.parent / shard_file(TRAIN, number, settings.shards)
         shards.append(write_record_file(output, batches))
-    split = split_summary(
-        shards,
-        summed=("records", "tokens", "labels_one", "sequences"),
-        documents=store.num_documents,
-        sentences=store.num_sentences,
-        pieces=store.num_tokens,
-    )
+    summed = ("records", "tokens", "labels_one", "sequences")
+    sizes = {"documents": store.num_documents, "sentences": store.num_sentences}
+    split = split_summary(shards, summed=summed, **sizes, pieces=store.num_tokens)
     return {"splits": {TRAIN: split}}
 
 
@@ -179,17 +143,22 @@ def _instances(
         is_word_start = np.array([not token.startswith("##") for token in vocabulary.tokens])
     order = generator.shuffled(store.num_documents)
     for _ in range(settings.duplicates):
-        pairs = pairs_of(store, order, settings, generator=generator)
+        pairs = _pairs(store, order, settings, generator=generator)
         for number, pair in enumerate(pairs):
             if number % BATCH_RECORDS == 0:
                 store.release()  # each pair leaves some 64 kB of the store in memory
-            num_tokens = pair.length_a + pair.length_b + NUM_SPECIALS
+            num_tokens = pair[1] + pair[3] + NUM_SPECIALS
             num_predictions = max(1, round(num_tokens * settings.mask_rate))
             num_predictions = min(settings.max_predictions, num_predictions)
-            chosen = chosen_tokens(
+            chosen = _chosen_tokens(
                 store, pair, num_predictions, is_word_start=is_word_start, generator=generator
             )
-            new_ids = replacement_ids(len(chosen), generator, vocabulary.mask_id, len(vocabulary))
+            new_ids = []  # -1 keeps the token
+            for _ in chosen:
+                new_id = vocabulary.mask_id
+                if generator.random() >= 0.8:
+                    new_id = -1 if generator.random() < 0.5 else generator.below(len(vocabulary))
+                new_ids.append(new_id)
             empty = [0] * (settings.max_predictions - len(chosen))
             yield (*pair, len(chosen), chosen + empty, new_ids + empty)
 
@@ -225,13 +194,11 @@ def _features(
     }
 
 
-def pairs_of(
+def _pairs(
     store: TokenStore, order: Sequence[int], settings: GoogleSettings, *, generator: FastRandom
 ) -> Iterator[Pair]:
-    """Yields the pairs of the documents in `order`, each cut to the length of a record.
-
-    The caller draws the masks of a pair before it takes the next one: both use `generator`.
-    """
+    """Yields the pairs of the documents in `order`, each shortened to the length of a record."""
+    # The caller draws the masks of a pair before it takes the next pair: both use `generator`.
     limit = settings.max_length - NUM_SPECIALS
     for index in tqdm(range(len(order)), desc="draw", unit=" document", unit_scale=True):
         target = limit
@@ -250,16 +217,23 @@ def pairs_of(
                 start_b, end_b = _random_next(store, order, index, target - length_a, generator)
             else:
                 is_random, start_b, end_b = False, starts[end_a], starts[after]
-            pair = Pair(start_a, length_a, start_b, end_b - start_b, is_random)
-            yield _cut(pair, limit, generator)
-            first = after
+            length_b, first = end_b - start_b, after
+            while length_a + length_b > limit:  # the longer text, or B, loses a token at an end
+                is_front = generator.random() < 0.5
+                if length_a > length_b:
+                    length_a -= 1
+                    start_a += is_front
+                else:
+                    length_b -= 1
+                    start_b += is_front
+            yield start_a, length_a, start_b, length_b, is_random
 
 
 def _random_next(
     store: TokenStore, order: Sequence[int], index: int, max_tokens: int, generator: FastRandom
 ) -> tuple[int, int]:
     """Returns the span of sentences, of another document if drawn, that fill `max_tokens`."""
-    for _ in range(MAX_TRIES):
+    for _ in range(10):
         other = generator.below(len(order))
         if other != index:
             break
@@ -271,22 +245,7 @@ def _random_next(
     return starts[0], starts[after]
 
 
-def _cut(pair: Pair, limit: int, generator: FastRandom) -> Pair:
-    """Removes tokens from the longer text, or from B, until both fit; draws the end for each."""
-    start_a, length_a, start_b, length_b, is_random = pair
-    random = generator.random
-    while length_a + length_b > limit:
-        is_front = random() < 0.5
-        if length_a > length_b:
-            length_a -= 1
-            start_a += is_front
-        else:
-            length_b -= 1
-            start_b += is_front
-    return Pair(start_a, length_a, start_b, length_b, is_random)
-
-
-def chosen_tokens(
+def _chosen_tokens(
     store: TokenStore,
     pair: Pair,
     num_predictions: int,
@@ -294,12 +253,10 @@ def chosen_tokens(
     is_word_start: np.ndarray | None,
     generator: FastRandom,
 ) -> list[int]:
-    """Chooses the tokens to predict; returns indices into A and B laid end to end.
-
-    `is_word_start`, bool [V], is False for "##" tokens: whole words are chosen if they fit. A word
-    continues across the [SEP]: where B was cut inside a word, its rest belongs to the last word of
-    A. None chooses each token by itself.
-    """
+    """Chooses the tokens to predict; returns indices into A and B laid end to end."""
+    # `is_word_start`, bool [V], is False for "##" tokens: whole words are chosen if they fit. A
+    # word continues across the [SEP]: if B was shortened inside a word, the rest of the word
+    # belongs to the last word of A.
     start_a, length_a, start_b, length_b, _ = pair
     if is_word_start is None:
         tokens = list(range(length_a + length_b))
@@ -319,16 +276,3 @@ def chosen_tokens(
         if len(chosen) + end - start <= num_predictions:
             chosen += range(start, end)
     return chosen
-
-
-def replacement_ids(count: int, generator: FastRandom, mask_id: int, num_ids: int) -> list[int]:
-    """Draws the id that replaces each chosen token, of any token; -1 keeps the token."""
-    random, replacements = generator.random, []
-    for _ in range(count):
-        if random() < MASK_RATE:
-            replacements.append(mask_id)
-        elif random() < KEEP_RATE:
-            replacements.append(-1)
-        else:
-            replacements.append(generator.below(num_ids))
-    return replacements

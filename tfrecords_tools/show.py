@@ -3,58 +3,46 @@
 import os
 import textwrap
 from collections.abc import Iterator, Sequence
-from itertools import chain, islice, zip_longest
+from itertools import islice, zip_longest
 from pathlib import Path
 from typing import NamedTuple
 
 import numpy as np
 
-from bert_keras.data.schema import LABEL_FEATURE, WEIGHTS_FEATURE, common_schema
-from bert_keras.errors import check, counted, printable
+from bert_keras.data.record_file import LABEL_FEATURE, WEIGHTS_FEATURE, common_schema
+from bert_keras.errors import counted, printable
 from bert_keras.files import StrPath, atomic_file
 from bert_keras.text.fast_tokenizer import readable_tokens
 from bert_keras.text.vocab import Vocabulary
 from tfrecords_tools.check import Features, every_file, is_labelled, verified_batches
-from tfrecords_tools.manifest import label_names
-from tfrecords_tools.records.objectives import NEXT_SENTENCE
+from tfrecords_tools.settings import NEXT_SENTENCE, label_names
 
-WIDTH = 100  # characters of a line
 PICTURES = (".png", ".svg", ".pdf")
 
 
 def record_texts(
     records: StrPath | Sequence[StrPath], *, vocabulary: Vocabulary, count: int, start: int = 1
 ) -> Iterator[str]:
-    """Yields the text of `count` records; a predicted token is printed as {input=original}.
-
-    If the records are masked, the first text explains these marks. Records are numbered from 1 over
-    all files.
-    """
-    files, labels = every_file(records), label_names(every_file(records)[0])
-
-    def texts() -> Iterator[str]:
-        num_preceding = 0
-        for file, first, features in verified_batches(files, vocabulary=vocabulary, stage=""):
-            size = len(features["input_ids"])
-            for row in range(max(start - 1 - num_preceding, 0), size):
-                record = {name: values[row] for name, values in features.items()}
-                text = record_text(record, vocabulary=vocabulary, labels=labels)
-                yield f"{printable(os.path.basename(file))}, record {first + row + 1}: {text}"
-            num_preceding += size
-        found = f"start is {start}, but the number of records is {num_preceding:,}"
-        check(num_preceding >= start, found)
-
-    legend = "{[MASK]=original} masked, {other=original} replaced, {original=original} kept"
-    has_masks = common_schema(files).max_predictions > 0
-    return chain([legend] * has_masks, islice(texts(), count))
+    """Yields the text of `count` records, counted from 1 over all files, and before it a legend."""
+    files = every_file(records)
+    labels = label_names(files[0])
+    if common_schema(files).max_predictions:
+        yield "{[MASK]=original} masked, {other=original} replaced, {original=original} kept"
+    numbered = (
+        (file, first + row + 1, {name: values[row] for name, values in features.items()})
+        for file, first, features in verified_batches(files, vocabulary=vocabulary, stage="")
+        for row in range(len(features["input_ids"]))
+    )
+    for file, number, record in islice(numbered, start - 1, start - 1 + count):
+        text = record_text(record, vocabulary=vocabulary, labels=labels)
+        yield f"{printable(os.path.basename(file))}, record {number}: {text}"
 
 
 def record_text(
     record: Features, *, vocabulary: Vocabulary, labels: Sequence[str] = NEXT_SENTENCE
 ) -> str:
     """Formats one record, features [n]: its label, then the words of each sequence."""
-    length = int(record["input_mask"].sum())
-    names = []  # of the labels that are used
+    length, names = int(record["input_mask"].sum()), []  # of the labels that are used
     if LABEL_FEATURE in record:
         names = [labels[label] for label in record[LABEL_FEATURE][is_labelled(record)]]
     tokens = _token_texts(record, length, vocabulary)
@@ -94,14 +82,9 @@ def _token_texts(record: Features, length: int, vocabulary: Vocabulary) -> list[
 
 
 def _wrapped(tokens: Sequence[str], indent: str) -> str:
-    return textwrap.fill(
-        "".join(tokens).strip(),
-        WIDTH,
-        initial_indent=indent,
-        subsequent_indent=indent,
-        break_long_words=False,
-        break_on_hyphens=False,
-    )
+    wrapper = textwrap.TextWrapper(100, indent, indent, break_long_words=False)
+    wrapper.break_on_hyphens = False
+    return wrapper.fill("".join(tokens).strip())
 
 
 class Histogram(NamedTuple):
@@ -132,7 +115,7 @@ def record_histograms(
 
 
 def _values(features: Features, vocabulary: Vocabulary) -> dict[tuple[str, str], np.ndarray]:
-    """Returns the values of a batch by the title of their histogram and what is counted."""
+    """Returns the values of a batch by (title, of) of their histogram."""
     ids = features["input_ids"]
     values = {("tokens in a record", "records"): features["input_mask"].sum(axis=1)}
     if "sequence_ids" in features:
@@ -170,7 +153,6 @@ def plot(histograms: Sequence[Histogram], path: StrPath, *, title: str) -> None:
         width = 0.9 if histogram.names else 1
         axes.bar(names, 100 * counts / max(counts.sum(), 1), width=width, color="#5c6bc0")
         axes.spines[["top", "right"]].set_visible(False)
-        axes.set_xlabel(histogram.title)
-        axes.set_ylabel(f"% of {histogram.of}")
+        axes.set(xlabel=histogram.title, ylabel=f"% of {histogram.of}")
     with atomic_file(path) as partial:
         figure.savefig(partial, dpi=200, format=Path(path).suffix[1:].lower())

@@ -1,10 +1,8 @@
 """Learns a vocabulary from a corpus; the same text gives the same vocabulary.
 
-Words are counted here, in several processes: if the trainers of `tokenizers` count them, the ids of
-words, and with them the ties between equally frequent pairs, differ from run to run. The WordPiece
-trainer numbers characters in the order of a hash map, so it receives all characters in a fixed
-order. The Unigram trainer of `tokenizers` gives other tokens in every process, so SentencePiece
-learns Unigram, on one thread and from words in a fixed order.
+With the counts of the trainers of `tokenizers`, ties between equally frequent pairs differ from run
+to run, so words are counted here. WordPiece's trainer receives all characters in a fixed order, and
+SentencePiece learns Unigram, on one thread and from words in a fixed order.
 """
 
 import io
@@ -21,22 +19,21 @@ from tokenizers.pre_tokenizers import BertPreTokenizer, ByteLevel, WhitespaceSpl
 from tokenizers.trainers import BpeTrainer, WordPieceTrainer
 from tqdm import tqdm
 
-from bert_keras.errors import LARGEST_SIZE, InputError, check, check_name
+from bert_keras.errors import LARGEST_SIZE, InputError, check_name
 from bert_keras.files import StrPath
-from bert_keras.text.fast_tokenizer import ALBERT_SPECIALS, rules_vocabulary
-from bert_keras.text.rules import byte_pair_rules, unigram_rules, unigram_steps
+from bert_keras.text import fast_tokenizer
 from bert_keras.text.tokenizer import MAX_WORD_CHARACTERS, normalizer
 from bert_keras.text.vocab import SPECIAL_TOKENS, Vocabulary
-from tfrecords_tools.inputs.corpus import lines_of, units
-from tfrecords_tools.inputs.text_files import Unit, grouped, num_bytes_of
-from tfrecords_tools.jobs import Workers
-from tfrecords_tools.text.sentences import import_function, part_starts
+from tfrecords_tools.build import Workers
+from tfrecords_tools.corpus import lines_of, units
+from tfrecords_tools.readers import Unit, grouped, num_bytes_of
+from tfrecords_tools.store import expect_text
+from tfrecords_tools.tokens import import_function, part_starts
 
 UNIT_BYTES = 4 << 20
 MAX_WORDS = 1_000_000  # about 150 bytes each; with more, the rarest are dropped
 MAX_LEARNT_WORDS = 400_000  # the most frequent of them; the trainer takes 1.2 kB for each
 MIN_COUNT = 2  # characters and pairs that occur once are not learnt
-NUM_UNUSED_BEFORE_UNK = 99  # as in the vocabularies of Google's BERT
 BYTE_SPECIALS = ["<s>", "<pad>", "</s>", "<unk>", "<mask>"]  # as RoBERTa numbers the first four
 LETTERS = sorted(ByteLevel.alphabet())
 # The marks and the coverage of characters of ALBERT's spm_train (google-research/albert README).
@@ -66,78 +63,58 @@ def train_vocabulary(  # noqa: PLR0913 - each argument is an option of the comma
     text_field: str = "text",
     log: Callable[[str], object] = lambda sentence: None,
 ) -> Vocabulary:
-    """Counts the words of a corpus and learns at most `size` tokens of a `model` in `MODELS`.
+    """Counts the words of a corpus and learns a vocabulary of up to `size` tokens.
 
-    Byte-level BPE keeps case. `unused` tokens [unusedN] and the `segmenter`, "module:function" that
-    divides a word into parts whose limits no token crosses, are for WordPiece. `log` receives a
-    sentence about dropped words and about Hangul. Raises InputError if arguments do not fit each
-    other or the corpus has no text.
+    `model` is a key of `MODELS`; `unused` tokens and a `segmenter`, a "module:function" that
+    divides a word into parts whose limits no token crosses, are for WordPiece. Byte-level BPE keeps
+    upper case. `log` receives a sentence about dropped words and about Hangul.
     """
     check_name(model, MODELS, what="model")
-    words_of, learn, min_size = MODELS[model]
-    is_wordpiece = model == "wordpiece"
-    found = f"unused tokens and a segmenter do not fit the model {model}"
-    check(is_wordpiece or not (unused or segmenter), f"{found}; expected wordpiece")
-    check(
-        min_size + unused <= size <= LARGEST_SIZE,
-        f"size is {size}; expected {min_size + unused} to {LARGEST_SIZE} tokens for {model}"
-        + f" with {unused} unused tokens" * is_wordpiece,
-    )
+    count_words, learn, min_size = MODELS[model]
+    if model != "wordpiece" and (unused or segmenter):
+        raise InputError(f"unused tokens and a segmenter need the model wordpiece, not {model}")
+    if not min_size + unused <= size <= LARGEST_SIZE:
+        raise InputError(f"size is {size}; expected {min_size + unused} to {LARGEST_SIZE} tokens")
     segment = import_function(segmenter) if segmenter else None
     corpus = units(paths, unit_bytes=UNIT_BYTES, text_field=text_field)
-    count = partial(_count_unit, words_of=words_of, lowercase=lowercase)
-    words = count_words(corpus, count, workers=workers, log=log)
-    if not is_wordpiece:
-        return learn(words, size=size, lowercase=lowercase)
-    if lowercase and any(map(_JAMO.search, words)):
-        log(
-            "Hangul is learnt as jamo, because lower-casing strips accents and so decomposes "
-            "syllables; lowercase=False (--cased) keeps them"
-        )
-    if segment:
-        parts: Counter[str] = Counter()
-        for word, count in words.items():
-            starts = part_starts(word, segment(word))
-            for start, end in zip(starts, [*starts[1:], len(word)], strict=True):
-                parts[f"{'##' if start else ''}{word[start:end]}"] += count
-        words = parts
-    return learn(words, size=size, unused=unused)
-
-
-def count_words(
-    corpus: Sequence[Unit],
-    count: Callable[[Unit], Counter[str]],
-    *,
-    workers: int = 1,
-    log: Callable[[str], object],
-) -> Counter[str]:
-    """Returns the words of a corpus; `count` returns those of a unit."""
-    words, num_dropped = Counter(), 0
-    total = sum(map(num_bytes_of, corpus))
-    with (
-        Workers(workers) as processes,
-        tqdm(desc="count words", unit=" B", unit_scale=True, total=total) as bar,
-    ):
+    count = partial(_count_unit, count_words=count_words, lowercase=lowercase)
+    words, num_dropped, total = Counter(), 0, sum(map(num_bytes_of, corpus))
+    bar = tqdm(desc="count words", unit=" B", unit_scale=True, total=total)
+    with Workers(workers) as processes, bar:
         for unit, counted in zip(corpus, processes.map(count, corpus), strict=True):
             words.update(counted)
             if len(words) > MAX_WORDS:
                 num_dropped += len(words) - MAX_WORDS // 2
                 words = Counter(dict(words.most_common(MAX_WORDS // 2)))
             bar.update(num_bytes_of(unit))
-    check(words, "the corpus contains no text")
+    expect_text(len(words))
     if num_dropped:
         log(f"dropped {num_dropped:,} rare words")
-    return words
+    if model != "wordpiece":
+        return learn(words, size=size, lowercase=lowercase)
+    if lowercase and any(map(_JAMO.search, words)):
+        log("Hangul is learnt as jamo: lower-casing decomposes it; --cased keeps syllables")
+    return learn(_divided(words, segment) if segment else words, size=size, unused=unused)
 
 
-def _count_unit(unit: Unit, *, words_of: Callable, lowercase: bool) -> Counter[str]:
+def _divided(words: Mapping[str, int], segment: Callable[[str], list[str]]) -> Counter[str]:
+    """Returns the counts of the parts of words; a part inside a word begins with "##"."""
+    parts = Counter()
+    for word, count in words.items():
+        starts = part_starts(word, segment(word))
+        for start, end in zip(starts, [*starts[1:], len(word)], strict=True):
+            parts[f"{'##' if start else ''}{word[start:end]}"] += count
+    return parts
+
+
+def _count_unit(unit: Unit, *, count_words: Callable, lowercase: bool) -> Counter[str]:
     words = Counter()
     for lines in grouped(lines_of(unit), size_of=lambda line: len(line) + 1, most=UNIT_BYTES):
-        words.update(words_of(lines, lowercase=lowercase))
+        words.update(count_words(lines, lowercase=lowercase))
     return words
 
 
-def words_of(lines: Sequence[str], *, lowercase: bool) -> Counter[str]:
+def count_bert_words(lines: Sequence[str], *, lowercase: bool) -> Counter[str]:
     """Counts the words that BERT's tokenizer finds in lines."""
     normalize = normalizer(lowercase=lowercase).normalize_str
     split, han = BertPreTokenizer().pre_tokenize_str, Counter()
@@ -157,16 +134,16 @@ def words_of(lines: Sequence[str], *, lowercase: bool) -> Counter[str]:
     return _word_counts(chunks, words_in) + han
 
 
-def byte_words_of(lines: Sequence[str], *, lowercase: bool) -> Counter[str]:
+def count_byte_words(lines: Sequence[str], *, lowercase: bool) -> Counter[str]:
     """Counts words with the preceding blank, written in byte-level letters; case is kept."""
     split = ByteLevel(add_prefix_space=False).pre_tokenize_str
     chunks = Counter(part for line in lines for part in re.findall("^[^ ]*| [^ ]*", line))
     return _word_counts(chunks, lambda chunk: [word for word, _ in split(chunk)])
 
 
-def plain_words_of(lines: Sequence[str], *, lowercase: bool) -> Counter[str]:
+def count_plain_words(lines: Sequence[str], *, lowercase: bool) -> Counter[str]:
     """Counts the words between blanks after the normalization that ALBERT applies."""
-    steps = unigram_steps(lowercase=lowercase, keeps_accents=not lowercase)
+    steps = fast_tokenizer.unigram_steps(lowercase=lowercase, keeps_accents=not lowercase)
     normalize = normalizers.Sequence(steps).normalize_str
     chunks = Counter(chain.from_iterable(map(str.split, lines)))
     return _word_counts(chunks, lambda chunk: normalize(chunk).split())
@@ -189,21 +166,16 @@ def most_frequent(words: Mapping[str, int]) -> dict[str, int]:
 
 
 def reserved_tokens(unused: int) -> list[str]:
-    """Returns the special tokens and [unused0] to [unusedN-1] in the order of Google's BERT.
-
-    Up to 99 unused tokens follow [PAD], so that [UNK], [CLS], [SEP] and [MASK] are 100 to 103.
-    """
+    """Returns the special tokens and [unused0] to [unusedN-1] in the order of Google's BERT."""
     tokens = [f"[unused{number}]" for number in range(unused)]
-    pad, *others = SPECIAL_TOKENS
-    return [pad, *tokens[:NUM_UNUSED_BEFORE_UNK], *others, *tokens[NUM_UNUSED_BEFORE_UNK:]]
+    # Up to 99 unused tokens follow [PAD], so that [UNK], [CLS], [SEP] and [MASK] are 100 to 103.
+    return [SPECIAL_TOKENS[0], *tokens[:99], *SPECIAL_TOKENS[1:], *tokens[99:]]
 
 
 def train_wordpiece(words: Mapping[str, int], *, size: int, unused: int = 0) -> Vocabulary:
-    """Learns WordPiece; its order: `reserved_tokens`, characters, "##" characters, the merges.
-
-    Characters take at most half of the other tokens, or more if there are fewer merges than that.
-    """
+    """Learns WordPiece; its order: `reserved_tokens`, characters, "##" characters, the merges."""
     reserved = reserved_tokens(unused)
+    # Characters take at most half of the other tokens, or more if there are fewer merges.
     alphabet = alphabet_of(words, num_tokens=(size - len(reserved)) // 2)
     while True:
         first = [*reserved, *chain(*alphabet)]
@@ -246,8 +218,7 @@ def _trained(tokenizer: Tokenizer, trainer, words: Mapping[str, int]) -> Tokeniz
 
 def alphabet_of(words: Mapping[str, int], *, num_tokens: int) -> tuple[list[str], list[str]]:
     """Returns the most frequent characters whose forms fit into `num_tokens`, and "##" forms."""
-    counts: Counter[str] = Counter()
-    inside: set[str] = set()
+    counts, inside = Counter(), set()
     for word, count in words.items():
         for character in word:
             counts[character] += count
@@ -263,15 +234,10 @@ def alphabet_of(words: Mapping[str, int], *, num_tokens: int) -> tuple[list[str]
 
 def train_byte_pairs(words: Mapping[str, int], *, size: int, lowercase: bool) -> Vocabulary:
     """Learns byte-level BPE; its order: special tokens, a letter for each byte, the merges."""
-    trainer = BpeTrainer(
-        vocab_size=size,
-        min_frequency=MIN_COUNT,
-        special_tokens=BYTE_SPECIALS,
-        initial_alphabet=LETTERS,
-        show_progress=False,
-    )
+    trainer = BpeTrainer(vocab_size=size, min_frequency=MIN_COUNT, show_progress=False)
+    trainer.special_tokens, trainer.initial_alphabet = BYTE_SPECIALS, LETTERS
     tokenizer = _trained(Tokenizer(BPE()), trainer, most_frequent(words))
-    return rules_vocabulary(byte_pair_rules(tokenizer.model))
+    return fast_tokenizer.rules_vocabulary(fast_tokenizer.byte_pair_rules(tokenizer.model))
 
 
 def train_unigram(words: Mapping[str, int], *, size: int, lowercase: bool) -> Vocabulary:
@@ -280,33 +246,29 @@ def train_unigram(words: Mapping[str, int], *, size: int, lowercase: bool) -> Vo
     from sentencepiece.sentencepiece_model_pb2 import ModelProto  # pyright: ignore[reportAttributeAccessIssue] - made at run time
 
     written = io.BytesIO()
-    pad, unk, *others = ALBERT_SPECIALS.tokens
-    try:
-        SentencePieceTrainer.train(
-            sentence_iterator=_shuffled_lines(most_frequent(words)),
-            model_writer=written,
-            vocab_size=size,
-            pad_id=0,
-            pad_piece=pad,
-            unk_id=1,
-            unk_piece=unk,
-            bos_id=-1,
-            eos_id=-1,
-            control_symbols=others,
-            user_defined_symbols=MARKS,
-            character_coverage=COVERAGE,
-            hard_vocab_limit=False,
-            max_sentence_length=MAX_LINE_BYTES,
-            num_threads=1,
-            minloglevel=2,
-        )
-    except RuntimeError as error:
-        raise InputError(
-            f"SentencePiece cannot learn {size:,} tokens from the corpus ({error}); give a larger "
-            "size, or more text if there is almost none"
-        ) from error
+    pad, unk, *others = fast_tokenizer.ALBERT_SPECIALS.tokens
+    SentencePieceTrainer.train(
+        sentence_iterator=_shuffled_lines(most_frequent(words)),
+        model_writer=written,
+        vocab_size=size,
+        pad_id=0,
+        pad_piece=pad,
+        unk_id=1,
+        unk_piece=unk,
+        bos_id=-1,
+        eos_id=-1,
+        control_symbols=others,
+        user_defined_symbols=MARKS,
+        character_coverage=COVERAGE,
+        hard_vocab_limit=False,
+        max_sentence_length=MAX_LINE_BYTES,
+        num_threads=1,
+        minloglevel=2,
+    )
     model = ModelProto.FromString(written.getvalue())
-    return rules_vocabulary(unigram_rules(model, lowercase=lowercase, keeps_accents=not lowercase))
+    return fast_tokenizer.rules_vocabulary(
+        fast_tokenizer.unigram_rules(model, lowercase=lowercase, keeps_accents=not lowercase)
+    )
 
 
 def _shuffled_lines(words: Mapping[str, int]) -> Iterator[str]:
@@ -323,7 +285,11 @@ def _shuffled_lines(words: Mapping[str, int]) -> Iterator[str]:
 # The function that counts words, the function that learns, and the smallest number of tokens,
 # without [unusedN] tokens.
 MODELS = {
-    "wordpiece": (words_of, train_wordpiece, len(SPECIAL_TOKENS) + 2),
-    "bpe": (byte_words_of, train_byte_pairs, len(BYTE_SPECIALS) + len(LETTERS) + 1),
-    "unigram": (plain_words_of, train_unigram, len(ALBERT_SPECIALS.tokens) + len(MARKS) + 2),
+    "wordpiece": (count_bert_words, train_wordpiece, len(SPECIAL_TOKENS) + 2),
+    "bpe": (count_byte_words, train_byte_pairs, len(BYTE_SPECIALS) + len(LETTERS) + 1),
+    "unigram": (
+        count_plain_words,
+        train_unigram,
+        5 + len(MARKS) + 2,
+    ),
 }

@@ -4,12 +4,11 @@ from collections import defaultdict
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from operator import itemgetter
-from pathlib import Path
 from typing import Any
 
-from bert_keras.checkpoints.tensors import StoredTensor, joined
-from bert_keras.config import BertConfig, ModelMetadata
-from bert_keras.errors import InputError, check, listed
+from bert_keras.checkpoints.tensors import StoredTensor, join_tensors
+from bert_keras.config import ModelMetadata
+from bert_keras.errors import InputError, listed
 from bert_keras.text.fast_tokenizer import tokenizer_of
 from bert_keras.text.tokenizer import TextTokenizer
 from bert_keras.text.vocab import Vocabulary
@@ -32,7 +31,7 @@ class Checkpoint:
     tensors: Mapping[str, StoredTensor]  # weights by their public names
     vocabulary: Vocabulary | None  # None if the checkpoint has no vocabulary
     state: TrainingState | None = None  # None if the checkpoint has no training state
-    unused: tuple[str, ...] = ()  # unused names in the file, which the caller allowed
+    unused: tuple[str, ...] = ()  # names in the file that the caller asked to ignore
     notes: tuple[str, ...] = ()  # one sentence for each difference from the source format
 
     @property
@@ -44,24 +43,20 @@ class Checkpoint:
 
     def check_vocabulary(self) -> None:
         """Raises InputError if the vocabulary and the embedding matrix have different sizes."""
-        tokens, rows = len(self.vocabulary or ()), self.metadata.config.vocab_size
-        remedy = "use the vocabulary that the weights were trained with"
-        if tokens < rows:
-            remedy += f", or append {rows - tokens:,} unused tokens: pad_vocabulary=True, or "
-            remedy += "bert-keras convert MODEL NEW_FOLDER --pad-vocabulary"
-        found = f"the vocabulary has {tokens:,} tokens, but the embedding matrix {rows:,} rows"
-        check(self.vocabulary is None or tokens == rows, f"{found}; {remedy}")
+        rows = self.metadata.config.vocab_size
+        if self.vocabulary is not None and len(self.vocabulary) != rows:
+            raise InputError(
+                f"the vocabulary has {len(self.vocabulary):,} tokens, but the embedding matrix "
+                f"{rows:,} rows; fill a smaller vocabulary with unused tokens: pad_vocabulary=True "
+                "(bert-keras convert --pad-vocabulary)"
+            )
 
 
 class TextCheckpoint(Checkpoint):
-    """A checkpoint that has a vocabulary, so that its model can process text."""
+    """A checkpoint with a vocabulary, whose model can process text."""
 
     vocabulary: Vocabulary
-
-    @property
-    def tokenizer(self) -> TextTokenizer:
-        """The tokenizer of the vocabulary."""
-        return tokenizer_of(self.vocabulary, **self.metadata.tokenizer_settings)
+    tokenizer: TextTokenizer
 
 
 def part(name: str) -> str:
@@ -74,10 +69,9 @@ def part(name: str) -> str:
 def name_table(
     layers: Mapping[str, str], *, num_blocks: int, suffixes: Sequence[str] | None = None
 ) -> dict[str, str]:
-    """Returns the names of weights in another format by public names.
+    """Returns the names of weights in another format by their public names.
 
-    `layers` has those of layers, or of single weights, with `{}` for the index of a block. Layers
-    that map to "" are left out. `suffixes` are the ends of a kernel or gamma, and a bias or beta.
+    `layers` is a table of `Family`. `suffixes` are the ends of a kernel or gamma, and of a bias.
     """
     table = {}
     for ours, theirs in filter(itemgetter(1), layers.items()):
@@ -96,16 +90,15 @@ def our_tensors(
     *,
     is_transposed: Callable[[str], bool],
 ) -> dict[str, StoredTensor]:
-    """Translates the tensors of another format to our names and shapes.
+    """Translates the tensors of another format to our names and shapes by a `name_table`.
 
-    `table` is that of `name_table`; a tensor that several names share holds their weights one after
-    the other. `is_transposed` tells of a public name whether the format stores its transpose.
+    A tensor that several names share contains their weights one after the other.
     """
     names = defaultdict(list)
     for ours, theirs in table.items():
         names[theirs].append(ours)
-    unknown = [name for name in stored if name not in names]
-    check(not unknown, f"the weights are not those of this model: {listed(unknown)} unexpected")
+    if unknown := [name for name in stored if name not in names]:
+        raise InputError(f"the weights do not fit the model: {listed(unknown)} unexpected")
     tensors = {}
     for theirs, ours in names.items():
         if theirs in stored:
@@ -122,21 +115,19 @@ def their_tensors(
     format: str,
 ) -> dict[str, StoredTensor]:
     """Translates tensors to the names and shapes of another format; see `our_tensors`."""
-    unknown = [name for name in tensors if name not in table]
-    check(
-        not unknown,
-        f"{format} cannot store {listed(unknown, most=3)} of this model; choose another format, or "
-        f"write only the encoder: bert-keras convert MODEL NEW_FOLDER --format {format} "
-        "--model-class BertEncoder",
-    )
+    if unknown := [name for name in tensors if name not in table]:
+        raise InputError(
+            f"{format} cannot store {listed(unknown, most=3)}; write only the encoder: bert-keras "
+            f"convert MODEL NEW_FOLDER --format {format} --model-class BertEncoder"
+        )
     parts = defaultdict(list)
     for name, theirs in table.items():  # in the order of the weights in a tensor that they share
         if (tensor := tensors.get(name)) is not None:
             parts[theirs].append(tensor.transposed() if is_transposed(name) else tensor)
-    return {name: joined(each) for name, each in parts.items()}
+    return {name: join_tensors(each) for name, each in parts.items()}
 
 
-# Key of a JSON file of another format that holds the metadata for which it has no field.
+# The key of our metadata in the JSON file of another format, which has no fields for them.
 EXTRA_KEY = "bert_keras"
 _TEXT_FIELDS = ("lowercase", "max_length", "shortens_first", "text_columns")
 _EXTRA_FIELDS = (*_TEXT_FIELDS, "labels", "problem_type", "task")
@@ -148,14 +139,6 @@ def extra_values(metadata: ModelMetadata) -> dict[str, Any]:
 
 
 def with_extra(metadata: ModelMetadata, extra: Mapping[str, Any]) -> ModelMetadata:
-    """Returns metadata with the fields that the value of EXTRA_KEY states."""
+    """Returns metadata with the fields in the value of EXTRA_KEY."""
     stated = {name: extra[name] for name in _EXTRA_FIELDS if name in extra}
     return ModelMetadata.from_dict({**metadata.to_dict(), **stated})
-
-
-def config_of(values: Mapping[str, Any], path: Path | str) -> BertConfig:
-    """Builds a BertConfig from values of the file `path`, which an InputError names."""
-    try:
-        return BertConfig(**values)
-    except InputError as error:
-        raise InputError(f"{path}: {error}") from error

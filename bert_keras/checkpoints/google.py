@@ -5,14 +5,12 @@ vocab.txt                       the vocabulary; optional
 bert_model.ckpt.{index,data-*}  the variables; a training checkpoint also has NAME/adam_m,
                                 NAME/adam_v and global_step
 checkpoint                      the name of the newest checkpoint if there are several
-
-The graph in bert_model.ckpt.meta is neither read nor written, because restoring variables does not
-need it.
 """
 
+import contextlib
 import dataclasses
 import re
-from collections.abc import Collection
+from collections.abc import Collection, Iterator
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -23,7 +21,6 @@ from bert_keras.checkpoints.checkpoint import (
     EXTRA_KEY,
     Checkpoint,
     TrainingState,
-    config_of,
     extra_values,
     name_table,
     our_tensors,
@@ -32,9 +29,10 @@ from bert_keras.checkpoints.checkpoint import (
 )
 from bert_keras.checkpoints.tensors import StoredTensor, refuse_lfs_pointer
 from bert_keras.config import BertConfig, ModelMetadata, numbered_labels
-from bert_keras.errors import InputError, check, require
+from bert_keras.errors import InputError, check_name, require
 from bert_keras.families import FAMILIES, family_of
 from bert_keras.files import json_object, write_json
+from bert_keras.kinds.known import KINDS
 from bert_keras.text.vocab import Vocabulary, seems_lowercase
 
 CONFIG, VOCABULARY, PREFIX, PATHS = "bert_config.json", "vocab.txt", "bert_model.ckpt", "checkpoint"
@@ -59,24 +57,8 @@ ACTIVATIONS = {"gelu": "gelu_tanh", "relu": "relu", "tanh": "tanh"}
 WRITTEN_ACTIVATIONS = {ours: name for name, ours in ACTIVATIONS.items()}
 WRITTEN_ACTIVATIONS |= {"gelu": "gelu", "gelu_new": "gelu"}
 LAYER_NORM_EPSILON = 1e-12  # the value in tf.contrib.layers.layer_norm, which modeling.py calls
-# Fields of our config that are stored under EXTRA_KEY if they differ from Google's values.
+# Fields of BertConfig that are stored under EXTRA_KEY if they differ from Google's values.
 CHANGED = ("activation", "layer_norm_epsilon")
-OUTPUTS = {
-    "masked_lm/output_bias": "cls/predictions/output_bias",
-    "next_sentence/dense/kernel": "cls/seq_relationship/output_weights",
-    "next_sentence/dense/bias": "cls/seq_relationship/output_bias",
-    "span/dense/kernel": "cls/squad/output_weights",
-    "span/dense/bias": "cls/squad/output_bias",
-    "classification/dense/kernel": "output_weights",
-    "classification/dense/bias": "output_bias",
-}
-# The model class of a checkpoint by the start of a variable name; the first match decides.
-MODELS = {
-    "cls/seq_relationship/": "BertPretrainer",
-    "cls/predictions/": "BertMaskedLM",
-    "cls/squad/": "BertQuestionAnswering",
-    "output_weights": "BertClassifier",
-}
 
 
 def recognises(path: Path) -> bool:
@@ -87,41 +69,38 @@ def recognises(path: Path) -> bool:
 
 
 def read(path: Path, *, ignore: Collection[str]) -> Checkpoint:
-    """Reads a TF1 checkpoint; see `formats.FORMATS`. To ignore STEP ignores the training state."""
+    """Reads a TF1 checkpoint, without the training state if `ignore` contains STEP."""
     prefix = _checkpoint_prefix(path)
     stored = _stored_variables(prefix)
-    step = stored.pop(STEP, None)
+    steps = {name: stored.pop(name) for name in [*stored] if name == STEP}
     slots = {name: stored.pop(name) for name in [*stored] if name.endswith((MOMENTUM, VELOCITY))}
     variables = {name: tensor for name, tensor in stored.items() if name not in ignore}
     config, extra = read_config(prefix.with_name(CONFIG))
     config = dataclasses.replace(config, has_pooler="bert/pooler/dense/kernel" in variables)
-    heads = (m for start, m in MODELS.items() if any(n.startswith(start) for n in variables))
-    model = next(heads, "BertEncoder")
+    found = (
+        name
+        for name, kind in KINDS.items()
+        if kind.google_prefix and any(each.startswith(kind.google_prefix) for each in variables)
+    )
+    model = next(found, "BertEncoder")
     vocabulary = prefix.with_name(VOCABULARY)
     vocabulary = Vocabulary.from_file(vocabulary) if vocabulary.is_file() else None
-    labels = ()
+    text = {"lowercase": seems_lowercase(vocabulary), "max_length": config.max_positions}
+    metadata = ModelMetadata(model=model, config=config, **text)
     if model == "BertClassifier":
         labels = numbered_labels(variables["output_bias"].shape[0])
-    metadata = ModelMetadata(
-        model=model,
-        config=config,
-        lowercase=seems_lowercase(vocabulary),
-        max_length=config.max_positions,
-        labels=labels,
-    )
+        metadata = dataclasses.replace(metadata, labels=labels)
     ours = partial(our_tensors, table=weight_names(config), is_transposed=is_transposed)
     state, unused = None, [name for name in stored if name in ignore]
     if slots and STEP in ignore:
         unused.append(STEP)
     elif slots:
-        if step is None:
-            remedy = f"leave out Adam's averages: ignore=({STEP!r},)"
-            raise InputError(f"the checkpoint has no {STEP}; {remedy}")
         momentums, velocities = (
             ours({n.removesuffix(end): t for n, t in slots.items() if n.endswith(end)})
             for end in (MOMENTUM, VELOCITY)
         )
-        state = TrainingState(step=int(step.read()), momentums=momentums, velocities=velocities)
+        step = int(steps[STEP].read())
+        state = TrainingState(step=step, momentums=momentums, velocities=velocities)
     return Checkpoint(
         metadata=with_extra(metadata, extra),
         tensors=ours(variables),
@@ -142,11 +121,8 @@ def write(checkpoint: Checkpoint, folder: Path) -> tuple[str, ...]:
     import tensorflow as tf
 
     metadata, state = checkpoint.metadata, checkpoint.state
-    family = family_of(metadata.config)
-    check(
-        family is FAMILIES["bert"] and metadata.embedding is None,
-        f"google cannot store this {metadata.model}, only models of BERT; choose another format",
-    )
+    if family_of(metadata.config) is not FAMILIES["bert"] or metadata.embedding is not None:
+        raise InputError(f"google cannot store this {metadata.model}, only models of BERT")
     notes, names = write_config(metadata, folder / CONFIG), weight_names(metadata.config)
     theirs = partial(their_tensors, table=names, is_transposed=is_transposed, format="google")
     values: dict[str, Any] = {n: t.read() for n, t in theirs(checkpoint.tensors).items()}
@@ -172,18 +148,16 @@ def write(checkpoint: Checkpoint, folder: Path) -> tuple[str, ...]:
 
 
 def weight_names(config: BertConfig) -> dict[str, str]:
-    """Returns Google's names of the weights of a model, by public names.
-
-    transformers has the same names with dots, but for those of `OUTPUTS`. Sources: modeling.py,
-    run_pretraining.py, run_classifier.py and run_squad.py.
-    """
-    names = {}
+    """Returns Google's names (modeling.py, run_*.py) of the weights of a model by public names."""
+    names = {}  # transformers has the same names with dots, except for the output layers of heads
     for ours, theirs in FAMILIES["bert"].weight_names.items():
         if not ours.endswith(("/dense", "/decoder")):
             name = f"bert{theirs}" if theirs.startswith(".") else theirs
             name = name.removesuffix(".weight").replace(".layer.", ".layer_")
             names[ours] = name.replace(".", "/")
-    return name_table({**names, **OUTPUTS}, num_blocks=config.num_layers)
+    for kind in KINDS.values():
+        names |= kind.google_weights
+    return name_table(names, num_blocks=config.num_layers)
 
 
 def is_transposed(name: str) -> bool:
@@ -195,34 +169,24 @@ def read_config(path: Path) -> tuple[BertConfig, dict[str, Any]]:
     """Reads the configuration, with a pooler, and the value of EXTRA_KEY in bert_config.json."""
     values = json_object(path)
     extra = values.pop(EXTRA_KEY, {})
-    missing = sorted({*HYPERPARAMETERS, "hidden_act"} - {*OPTIONAL, *values})
-    check(not missing, f"{path} lacks {', '.join(missing)}")
     activation = values["hidden_act"]
-    check(
-        activation in [*ACTIVATIONS],  # a list, because a JSON value may be unhashable
-        f"{path}: hidden_act is {activation!r}; expected one of {', '.join(ACTIVATIONS)}",
-    )
-    fields = {field: values[key] for key, field in HYPERPARAMETERS.items() if key in values}
+    check_name(activation, ACTIVATIONS, what=f"hidden_act in {CONFIG}")
+    keys = [key for key in HYPERPARAMETERS if key in values or key not in OPTIONAL]
+    fields = {HYPERPARAMETERS[key]: values[key] for key in keys}
     fields |= {"activation": ACTIVATIONS[activation], "layer_norm_epsilon": LAYER_NORM_EPSILON}
     fields |= {name: extra[name] for name in CHANGED if name in extra}
-    return config_of(fields, path), extra
+    return BertConfig(**fields), extra
 
 
 def write_config(metadata: ModelMetadata, path: Path) -> tuple[str, ...]:
     """Writes bert_config.json, and returns how Google's code differs."""
     config, notes = metadata.config, []
-    found = f"Google's BERT has no activation {config.activation}"
-    check(config.activation in WRITTEN_ACTIVATIONS, f"{found}; choose another format")
+    check_name(config.activation, WRITTEN_ACTIVATIONS, what="activation of Google's BERT")
     if config.activation == "gelu":
-        notes.append(
-            "Google's code approximates GELU by tanh, this model computes it exactly: an "
-            "activation differs by up to 5e-4"
-        )
-    if config.layer_norm_epsilon != LAYER_NORM_EPSILON:
-        notes.append(
-            f"Google's code has a LayerNorm epsilon of {LAYER_NORM_EPSILON}, this model has "
-            f"{config.layer_norm_epsilon}"
-        )
+        notes.append("Google's code approximates GELU by tanh: activations differ by up to 5e-4")
+    if (epsilon := config.layer_norm_epsilon) != LAYER_NORM_EPSILON:
+        theirs = f"Google's code has a LayerNorm epsilon of {LAYER_NORM_EPSILON}"
+        notes.append(f"{theirs}, this model has {epsilon}")
     written = WRITTEN_ACTIVATIONS[config.activation]
     theirs = {"activation": ACTIVATIONS[written], "layer_norm_epsilon": LAYER_NORM_EPSILON}
     extra = {n: getattr(config, n) for n in CHANGED if getattr(config, n) != theirs[n]}
@@ -233,7 +197,7 @@ def write_config(metadata: ModelMetadata, path: Path) -> tuple[str, ...]:
 
 
 def _checkpoint_prefix(path: Path) -> Path:
-    """Returns the prefix of the files at `path`; of several, the one that `checkpoint` names."""
+    """Returns the prefix of a checkpoint; if a folder has several, PATHS names one of them."""
     if not path.is_dir():
         return path
     matches = sorted(index.with_suffix("") for index in path.glob("*.index"))
@@ -243,10 +207,8 @@ def _checkpoint_prefix(path: Path) -> Path:
         names = [Path(name).name for name in named]
         matches = [prefix for prefix in matches if prefix.name in names] or matches
     if len(matches) != 1:
-        raise InputError(
-            f"{path} contains {len(matches)} checkpoints; give the path of one: "
-            f"{', '.join(map(str, matches)) or 'PREFIX of PREFIX.index and PREFIX.data-*'}"
-        )
+        names = ", ".join(map(str, matches)) or "PREFIX of PREFIX.index and PREFIX.data-*"
+        raise InputError(f"{path} has {len(matches)} checkpoints; give the path of one: {names}")
     return matches[0]
 
 
@@ -255,24 +217,23 @@ def _stored_variables(prefix: Path) -> dict[str, StoredTensor]:
     require("tensorflow", what="a checkpoint of Google's BERT")
     import tensorflow as tf
 
-    index = Path(f"{prefix}.index")
-    try:
+    @contextlib.contextmanager
+    def reading(file: str) -> Iterator[None]:
+        try:
+            yield
+        except (tf.errors.OpError, IndexError, ValueError) as error:  # IndexError: truncated
+            raise InputError(f"{file} is missing or damaged ({error}); copy it again") from error
+
+    for file in prefix.parent.glob(f"{prefix.name}.*"):
+        refuse_lfs_pointer(file)
+    with reading(f"{prefix}.index"):
         reader = tf.train.load_checkpoint(str(prefix))
-    except (tf.errors.OpError, ValueError) as error:
-        refuse_lfs_pointer(index)
-        raise InputError(f"{index} is damaged or of no checkpoint ({error}); copy it") from error
     shapes, dtypes = reader.get_variable_to_shape_map(), reader.get_variable_to_dtype_map()
-    for shard in prefix.parent.glob(f"{prefix.name}.data-*"):
-        refuse_lfs_pointer(shard)
 
     def stored(name: str) -> StoredTensor:
         def read() -> np.ndarray:
-            try:
+            with reading(f"{prefix}.data-*"):
                 array = reader.get_tensor(name)
-            except (tf.errors.OpError, IndexError) as error:  # IndexError: the file is truncated
-                raise InputError(
-                    f"{prefix}.data-* is missing or damaged at {name} ({error}); copy it"
-                ) from error
             return np.asarray(array, np.float32) if dtypes[name].is_floating else array
 
         return StoredTensor(tuple(shapes[name]), read)

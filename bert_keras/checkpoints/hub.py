@@ -7,52 +7,46 @@ from difflib import get_close_matches
 from functools import cache
 from pathlib import Path
 
-from bert_keras.errors import InputError, check, notes_held_back, require
+from bert_keras.errors import InputError, require
 from bert_keras.families import FAMILIES, hub_names
-from bert_keras.files import is_remote, near_path
+from bert_keras.files import check_exists, near_path
 
 HUGGING_FACE, KAGGLE = "hf://", "kaggle://"
-# At most one slash, so that no longer path is asked for: "klue/bert-base@main".
+# A name such as "klue/bert-base@main" has at most one slash: longer paths are not downloaded.
 _NAME = re.compile(r"\w[\w.-]*(/\w[\w.-]*)?(@[\w./-]+)?", re.ASCII)
 _PRESET = re.compile(r"(albert|bert|distil_bert|roberta)_\w+_(en|multi|zh)\w*", re.ASCII)
 _FILES = ("*.safetensors", "*.weights.h5", "*.json", "*.txt", "*.model", "*.spm", "*Dense/*.bin")
 
 
 def is_name(path: str | os.PathLike) -> bool:
-    """Returns whether `path` is a name to download: no file here, and no path by its form."""
+    """Returns whether `path` is a name to download: not a local file, and not written as a path."""
     if not isinstance(path, str) or os.path.exists(path) or os.path.exists(f"{path}.index"):  # TF1
         return False
     return path.startswith((HUGGING_FACE, KAGGLE)) or _NAME.fullmatch(path) is not None
 
 
 def located(path: str | os.PathLike, *, revision: str | None = None) -> Path:
-    """Returns the path of a checkpoint, downloaded if it is a name; InputError if there is none."""
+    """Returns the path of a checkpoint, which is downloaded if `path` is a name."""
     if is_name(path):
         return downloaded(str(path), revision)
-    check(not is_remote(path), f"{path} is not on this machine; copy its folder to this machine")
-    if not any(os.path.exists(f"{os.fspath(path)}{end}") for end in ("", ".index")):  # TF1
-        missing = f"{path} does not exist; expected the folder of a checkpoint"
-        raise InputError(f"{missing}{near_path(path)}")
+    if not os.path.exists(f"{os.fspath(path)}.index"):  # of a TF1 checkpoint
+        check_exists(path, expected="the folder of a checkpoint on this machine")
     return Path(path)
 
 
 @cache
 def downloaded(name: str, revision: str | None = None) -> Path:
-    """Returns the folder of a checkpoint in the cache of its hub; downloads what is not there."""
+    """Downloads a checkpoint, unless it is in the cache of its hub, and returns its folder."""
     handle = name
     if _PRESET.fullmatch(name):
         require("keras_hub", what=name)
-        with notes_held_back():
-            import keras_hub
+        import keras_hub
 
         handle = keras_hub.models.Backbone.presets.get(name, {}).get("kaggle_handle", name)
     if handle.startswith(KAGGLE):
         import kagglehub
 
-        try:
-            return Path(kagglehub.model_download(handle.removeprefix(KAGGLE)))
-        except OSError as error:
-            raise InputError(f"{name} cannot be downloaded from Kaggle ({error})") from error
+        return Path(kagglehub.model_download(handle.removeprefix(KAGGLE)))
     name, _, tag = name.removeprefix(HUGGING_FACE).partition("@")
     return _from_hugging_face(name, revision or tag or None)
 
@@ -65,31 +59,32 @@ def _from_hugging_face(name: str, revision: str | None) -> Path:
     try:
         folder = Path(snapshot_download(name, revision=revision, **wanted))
         if not any(any(folder.glob(weights)) for weights in _FILES[:2]):
-            check(
-                importlib.util.find_spec("torch"),
-                f"{name} has no model.safetensors; to read a pytorch_model.bin: pip install torch",
-            )
+            if importlib.util.find_spec("torch") is None:
+                raise InputError(f"{name} has no model.safetensors; without it: pip install torch")
             snapshot_download(name, revision=folder.name, allow_patterns="pytorch_model*.bin")
         return folder
-    except errors.GatedRepoError as error:
-        where = f"https://huggingface.co/{name}"
-        raise InputError(f"{name} is gated: accept its terms at {where}, set HF_TOKEN") from error
     except errors.RevisionNotFoundError as error:
         raise InputError(f"{name} has no revision {revision} on Hugging Face") from error
     except errors.LocalEntryNotFoundError as error:
-        why = "unset HF_HUB_OFFLINE" if HF_HUB_OFFLINE else "connect to Hugging Face"
-        reason = f"is neither a folder here nor downloaded; correct the path, or {why}"
-        raise InputError(f"{name} {reason}{nearest(name)}") from error
+        remedy = "unset HF_HUB_OFFLINE" if HF_HUB_OFFLINE else "connect to Hugging Face"
+        raise InputError(
+            f"{name} is neither a folder here nor downloaded; {remedy}{_suggestion(name)}"
+        ) from error
     except (errors.RepositoryNotFoundError, errors.HFValidationError) as error:
-        reason = "is neither a folder here nor a public model of Hugging Face"
-        raise InputError(f"{name} {reason} (private: set HF_TOKEN){nearest(name)}") from error
+        raise InputError(
+            f"{name} is neither a folder here nor a public model of Hugging Face (private: set "
+            f"HF_TOKEN; gated: see https://huggingface.co/{name}){_suggestion(name)}"
+        ) from error
 
 
-def nearest(name: str) -> str:
-    """Returns a hint at a path or known names that are like a missing one, or at the kinds."""
+def _suggestion(name: str) -> str:
+    """Returns an existing path or known names that are similar, or the supported kinds."""
     known = {each.rpartition("/")[2]: each for each in reversed(hub_names())}
     known |= {each: each for each in hub_names()}
     close = [name] if name in known else get_close_matches(name, known, 2, 0.8)
     near = dict.fromkeys(known[each] for each in close if known[each] != name)
-    kinds = f"; supported are models of the kinds {', '.join(FAMILIES)}" * (name not in known)
-    return near_path(name) or (f"; did you mean {' or '.join(near)}?" if near else kinds)
+    if hint := near_path(name):
+        return hint
+    if near:
+        return f"; did you mean {' or '.join(near)}?"
+    return "" if name in known else f"; supported are models of the kinds {', '.join(FAMILIES)}"

@@ -8,24 +8,21 @@ import numpy as np
 from tokenizers.models import BPE
 
 from bert_keras.checkpoints.checkpoint import Checkpoint
-from bert_keras.checkpoints.pretrained import build_model
+from bert_keras.checkpoints.huggingface.config import check_fixed
 from bert_keras.checkpoints.tensors import StoredTensor, of_array
 from bert_keras.config import BertConfig, ModelMetadata, numbered_labels
-from bert_keras.errors import check, check_name
+from bert_keras.errors import InputError
 from bert_keras.families import FAMILIES
 from bert_keras.families.family import Family, KerasHub
-from bert_keras.models import MODELS
-from bert_keras.models.pretrained import Pretrained
-from bert_keras.text.fast_tokenizer import is_uncased, rules_vocabulary
-from bert_keras.text.rules import byte_pair_rules, sentencepiece_rules
+from bert_keras.kinds.known import KINDS
+from bert_keras.text.fast_tokenizer import (
+    byte_pair_rules,
+    is_uncased,
+    rules_vocabulary,
+    sentencepiece_rules,
+)
 from bert_keras.text.vocab import Vocabulary
 
-# Ends of the class names in keras_hub, by our model classes.
-CLASSES = {
-    "BertEncoder": "Backbone",
-    "BertMaskedLM": "MaskedLM",
-    "BertClassifier": "TextClassifier",
-}
 # Paths of variables in keras_hub, or of the layers that contain them, and our names. `{}` stands
 # for the index of a block.
 BLOCK, ATTENTION = "transformer_layer_{}", "transformer_layer_{}/self_attention_layer"
@@ -62,9 +59,10 @@ SIZES = {
 }
 HUB_FAMILIES = {kind: family for kind, family in FAMILIES.items() if family.keras_hub}
 HUB_CLASSES = {
-    f"{family.class_prefix}{end}": (family, model)
+    f"{family.class_prefix}{kind.keras_hub_class}": (family, model)
     for family in HUB_FAMILIES.values()
-    for model, end in CLASSES.items()
+    for model, kind in KINDS.items()
+    if kind.keras_hub_class
 }
 
 
@@ -72,10 +70,9 @@ def checkpoint_of(model: Any, preprocessor: Any = None) -> Checkpoint:
     """Returns the checkpoint of a model of keras_hub and its preprocessor or tokenizer."""
     family, name = HUB_CLASSES[type(model).__name__]
     config = _config(model)
-    vocabulary, lowercase, notes = None, True, []
+    vocabulary, lowercase, notes, labels = None, True, [], ()
     if tokenizer := getattr(preprocessor, "tokenizer", preprocessor):
         vocabulary, lowercase, notes = _vocabulary(tokenizer)
-    labels = ()
     if name == "BertClassifier":
         labels = numbered_labels(model.num_classes)
         if model.activation is not keras.activations.linear:
@@ -99,13 +96,9 @@ def checkpoint_of(model: Any, preprocessor: Any = None) -> Checkpoint:
     if offset := config.position_offset:
         zeros = np.zeros((offset, config.hidden_size), np.float32)
         positions = np.concatenate([zeros, tensors[POSITIONS].read()])
-        tensors[POSITIONS] = _stored(positions, positions.shape)
-        tensors[SEGMENTS] = _stored(zeros[:1], zeros[:1].shape)
+        tensors |= {POSITIONS: _stored(positions, positions.shape)}
+        tensors |= {SEGMENTS: _stored(zeros[:1], zeros[:1].shape)}
     return Checkpoint(metadata=metadata, tensors=tensors, vocabulary=vocabulary, notes=tuple(notes))
-
-
-def _hub(family: Family) -> KerasHub:
-    return cast(KerasHub, family.keras_hub)
 
 
 def _config(model: Any) -> BertConfig:
@@ -113,11 +106,12 @@ def _config(model: Any) -> BertConfig:
     family, name = HUB_CLASSES[type(model).__name__]
     backbone = getattr(model, "backbone", model)
     values, block = backbone.get_config(), keras.tree.flatten(backbone.transformer_layers)[0]
-    fields = {ours: values[key] for key, ours in {**SIZES, **_hub(family).sizes}.items()}
+    hub = cast(KerasHub, family.keras_hub)
+    fields = {ours: values[key] for key, ours in {**SIZES, **hub.sizes}.items()}
     fields |= {
         "num_segments": fields.get("num_segments", int("num_segments" in family.sizes)),
         "attention_dropout_rate": values["dropout"],
-        "has_pooler": _hub(family).has_pooler or name == "BertClassifier",
+        "has_pooler": hub.has_pooler or name == "BertClassifier",
         **family.traits,
         "activation": _gelu_name(block.activation),
         "layer_norm_epsilon": backbone.embeddings_layer_norm.epsilon,
@@ -136,18 +130,15 @@ def _gelu_name(activation: Any) -> str:
 
 def _name(path: str, family: Family) -> str:
     """Returns our name of the variable of keras_hub at `path`."""
-    old, new = _hub(family).prefix
+    old, new = cast(KerasHub, family.keras_hub).prefix
     path = re.sub(f"^{old}", new, path)
     index = "".join(re.findall(r"^transformer_layer_(\d+)/", path))
     path = re.sub(r"^(transformer_layer_)\d+/", r"\1{}/", path)
     layer, _, weight = path.rpartition("/")
     if path in LAYERS:
         return LAYERS[path]
-    check(
-        layer in LAYERS and weight in ("kernel", "bias", "gamma", "beta"),
-        f"a model of KerasHub has the variable {path}, for which bert_keras has none; expected a "
-        "model without quantization, LoRA and groups of layers",
-    )
+    if layer not in LAYERS or weight not in ("kernel", "bias", "gamma", "beta"):
+        raise InputError(f"{path} is not a variable of a model without quantization and LoRA")
     return f"{LAYERS[layer].format(index)}/{weight}"
 
 
@@ -173,52 +164,10 @@ def _vocabulary(tokenizer: Any) -> tuple[Vocabulary, bool, list[str]]:
         model = BPE(dict(tokenizer.vocabulary), [tuple(line.split(" ")) for line in lines])
         is_prefixed = bool(values.get("add_prefix_space"))
         return rules_vocabulary(byte_pair_rules(model, prefixed=is_prefixed)), False, []
-    for key, expected in {"split": True, "suffix_indicator": "##", "oov_token": "[UNK]"}.items():
-        found = f"the tokenizer of KerasHub has {key}={values[key]!r}"
-        check(values[key] == expected, f"{found}; expected {expected!r}")
+    fixed = {"split": True, "suffix_indicator": "##", "oov_token": "[UNK]"}
+    check_fixed(values, fixed, file="the tokenizer of KerasHub")
     lowercase, strips, notes = values["lowercase"], values["strip_accents"], []
     if lowercase != strips:
         theirs, ours = ("strips", "keeps") if strips else ("keeps", "strips")
         notes.append(f"KerasHub's tokenizer {theirs} accents; ours {ours} them, as BERT's does")
     return Vocabulary(tuple(tokenizer.vocabulary)), lowercase, notes
-
-
-def from_keras_hub(model: keras.Model, *, preprocessor: Any = None) -> Pretrained:
-    """Converts a model of keras_hub to the model of this package with the same outputs.
-
-    Args:
-        model: A backbone, text classifier or masked-LM model of BERT, RoBERTa, ALBERT or
-            DistilBERT, such as a `keras_hub.models.BertTextClassifier`.
-        preprocessor: A preprocessor or tokenizer of keras_hub; None takes that of a task model. A
-            backbone has none.
-
-    Returns:
-        A `BertEncoder`, `BertClassifier` or `BertMaskedLM` with the weights, the tokenizer and the
-        maximum length. The classifier returns logits, also if that of keras_hub has an activation.
-
-    Raises:
-        InputError: `model` is of another class, is quantized, or has a tokenizer of other rules.
-
-    Example:
-
-    ```python
-    import keras_hub
-
-    backbone = keras_hub.models.BertBackbone(
-        vocabulary_size=4_000, num_layers=2, num_heads=2, hidden_dim=128, intermediate_dim=512
-    )
-    encoder = from_keras_hub(backbone)
-    ```
-    """
-    name = type(model).__name__
-    check(name != "str", f"expected a model in memory; load_model({model!r}) takes a name")
-    check_name(name, HUB_CLASSES, what="counterpart in bert_keras")
-    checkpoint = checkpoint_of(model, preprocessor or getattr(model, "preprocessor", None))
-    converted = build_model(
-        MODELS[checkpoint.metadata.model],
-        checkpoint,
-        metadata=checkpoint.metadata,
-        source=f"keras_hub's {name}",
-    )
-    print(converted.load_report)
-    return converted

@@ -5,9 +5,9 @@ import re
 from collections.abc import Collection
 from pathlib import Path
 
-from bert_keras.checkpoints.checkpoint import EXTRA_KEY, Checkpoint
+from bert_keras.checkpoints.checkpoint import Checkpoint
 from bert_keras.config import BertConfig
-from bert_keras.errors import check, check_name, require
+from bert_keras.errors import check_name, require
 from bert_keras.files import json_object
 
 
@@ -30,9 +30,7 @@ def read(path: Path, *, ignore: Collection[str]) -> Checkpoint:
 
     from bert_keras.checkpoints.keras_hub import HUB_CLASSES, checkpoint_of
 
-    task, metadata = path / "task.json", path / "metadata.json"
-    is_ours = metadata.is_file() and EXTRA_KEY in json_object(metadata)
-    check(not is_ours, "bert_keras 0.2 wrote this preset; convert it with that version")
+    task = path / "task.json"
     has_task = task.is_file() and (path / "task.weights.h5").is_file()
     name = str(json_object(task if has_task else path / "config.json").get("class_name"))
     name = re.sub("(?<!Text)Classifier$", "TextClassifier", name)  # older presets

@@ -14,15 +14,15 @@ from pathlib import Path
 from safetensors import safe_open
 
 from bert_keras.checkpoints.checkpoint import Checkpoint, TrainingState
-from bert_keras.checkpoints.tensors import StoredTensor, stored_tensors, write_tensors
+from bert_keras.checkpoints.tensors import stored_tensors, write_tensors
 from bert_keras.config import BertConfig, ModelMetadata
-from bert_keras.errors import InputError
 from bert_keras.files import json_object, write_json
-from bert_keras.text.fast_tokenizer import vocabulary_in, write_vocabulary
+from bert_keras.text import fast_tokenizer
 
 METADATA, WEIGHTS = "bert_keras.json", "weights.safetensors"
-# `ignore` leaves out the training state if it contains the name STEP.
+# If `ignore` contains STEP, the training state is not read.
 STATE, STEP = "training_state.safetensors", "global_step"
+FILES = (METADATA, WEIGHTS, STATE, "vocab.txt", fast_tokenizer.RULES_FILE, "README.md")
 
 
 def recognises(path: Path) -> bool:
@@ -32,14 +32,23 @@ def recognises(path: Path) -> bool:
 
 def read(path: Path, *, ignore: Collection[str]) -> Checkpoint:
     """Reads a folder in the native format; see `formats.FORMATS`."""
-    has_state = (path / STATE).is_file()
-    stored = stored_tensors(path / WEIGHTS)
-    unused = [name for name in (*stored, *([STEP] if has_state else [])) if name in ignore]
+    stored, state = stored_tensors(path / WEIGHTS), None
+    names = [*stored, STEP] if (path / STATE).is_file() else [*stored]
+    unused = [name for name in names if name in ignore]
+    if STEP in names and STEP not in ignore:
+        slots = stored_tensors(path / STATE)
+        with safe_open(path / STATE, framework="numpy") as file:
+            step = int(file.metadata()["step"])
+        momentums, velocities = (
+            {n.removeprefix(start): t for n, t in slots.items() if n.startswith(start)}
+            for start in ("momentum/", "velocity/")
+        )
+        state = TrainingState(step=step, momentums=momentums, velocities=velocities)
     return Checkpoint(
         metadata=read_metadata(path),
         tensors={name: tensor for name, tensor in stored.items() if name not in unused},
-        vocabulary=vocabulary_in(path),
-        state=_state(path / STATE) if has_state and STEP not in ignore else None,
+        vocabulary=fast_tokenizer.vocabulary_in(path),
+        state=state,
         unused=tuple(unused),
     )
 
@@ -53,7 +62,7 @@ def write(checkpoint: Checkpoint, folder: Path) -> tuple[str, ...]:
     """Writes a folder in the native format, training state included; see `formats.FORMATS`."""
     write_json(folder / METADATA, checkpoint.metadata.to_dict())
     if checkpoint.vocabulary is not None:
-        write_vocabulary(checkpoint.vocabulary, folder)
+        fast_tokenizer.write_vocabulary(checkpoint.vocabulary, folder)
     write_tensors(folder / WEIGHTS, checkpoint.tensors)
     if (state := checkpoint.state) is not None:
         slots = {f"momentum/{name}": tensor for name, tensor in state.momentums.items()}
@@ -64,21 +73,4 @@ def write(checkpoint: Checkpoint, folder: Path) -> tuple[str, ...]:
 
 def read_metadata(folder: str | os.PathLike) -> ModelMetadata:
     """Reads the metadata of a folder; raises InputError if they are missing or damaged."""
-    path = Path(folder) / METADATA
-    try:
-        return ModelMetadata.from_dict(json_object(path))
-    except InputError as error:
-        raise InputError(f"{path}: {error}; write the model again") from error
-
-
-def _state(path: Path) -> TrainingState:
-    stored = stored_tensors(path)
-    with safe_open(path, framework="numpy") as file:
-        step = file.metadata()["step"]
-
-    def averages(prefix: str) -> dict[str, StoredTensor]:
-        return {n.removeprefix(prefix): t for n, t in stored.items() if n.startswith(prefix)}
-
-    return TrainingState(
-        step=int(step), momentums=averages("momentum/"), velocities=averages("velocity/")
-    )
+    return ModelMetadata.from_dict(json_object(Path(folder) / METADATA))

@@ -1,15 +1,13 @@
 """Builds models with the weights of checkpoints, and saves models."""
 
-import contextlib
 import dataclasses
 import os
-import shutil
 from collections import Counter
-from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import TYPE_CHECKING, Any, TypeVar
 
 import jinja2
 import keras
@@ -17,8 +15,7 @@ import numpy as np
 
 from bert_keras.checkpoints.checkpoint import Checkpoint, TrainingState, part
 from bert_keras.checkpoints.formats import write_checkpoint
-from bert_keras.checkpoints.native import METADATA
-from bert_keras.checkpoints.tensors import StoredTensor, of_array, stored_weight
+from bert_keras.checkpoints.tensors import StoredTensor, named_weights, of_array, stored_weight
 from bert_keras.config import (
     BertConfig,
     DenseModule,
@@ -26,12 +23,14 @@ from bert_keras.config import (
     ModelMetadata,
     numbered_labels,
 )
-from bert_keras.errors import InputError, check, listed, printable
+from bert_keras.errors import InputError, listed, printable
 from bert_keras.families import family_of
-from bert_keras.models.pretrained import Pretrained, named_weights
 from bert_keras.text.vocab import Vocabulary
 
-Model = TypeVar("Model", bound=Pretrained)
+if TYPE_CHECKING:
+    from bert_keras.models.pretrained import Pretrained
+
+Model = TypeVar("Model", bound="Pretrained")
 
 
 @dataclass(frozen=True)
@@ -45,20 +44,18 @@ class LoadReport:
     notes: tuple[str, ...] = ()  # other differences, one sentence each
 
     def __str__(self) -> str:
-        rows = {"loaded": self.loaded, "new": self.new, "unused": self.unused}
-        table = [f"{name:<12}{_parts(names)}" for name, names in rows.items()]
+        table = []
+        for row in ("loaded", "new", "unused"):
+            counts = Counter(map(part, getattr(self, row))).items()
+            parts = ", ".join(f"{name} ({count})" for name, count in counts)
+            table.append(f"{row:<12}{parts or 'none'}")
         table[0] = table[0].replace(")", " weights)", 1)
         notes = [f"{'note':<12}{note}" for note in self.notes]
         return printable("\n".join([self.source, *table, *notes]))
 
 
-def _parts(names: Sequence[str]) -> str:
-    counts = Counter(part(name) for name in names)
-    return ", ".join(f"{name} ({count})" for name, count in counts.items()) or "none"
-
-
 def metadata_for(
-    cls: type[Pretrained],
+    cls: "type[Pretrained]",
     checkpoint: Checkpoint,
     *,
     labels: tuple[str, ...] = (),
@@ -67,29 +64,19 @@ def metadata_for(
     config_changes: dict[str, Any],
 ) -> ModelMetadata:
     """Returns the metadata of a model of another class or configuration; see `from_pretrained`."""
-    source, name = checkpoint.metadata, cls.stored_as
+    source, name = checkpoint.metadata, cls.kind.model
     config = BertConfig(**{**source.config.to_dict(), **config_changes})
-    if cls.reads_pooled_output:
+    if cls.kind.reads_pooled_output:
         config = dataclasses.replace(config, has_pooler=True)
-    has_same_head = name == source.model and {*cls.heads}.isdisjoint(new)
+    has_same_head = name == source.model and {*cls.kind.heads}.isdisjoint(new)
     old_labels = source.labels if has_same_head else ()
     if old_labels and labels in ((), numbered_labels(len(old_labels))):
         labels = old_labels
-    is_number = name == "BertClassifier" and labels == numbered_labels(1)
-    example = ["O", "B-PER", "I-PER"] if "Token" in name else ["no", "yes"]
-    check(
-        not cls.is_labelled or old_labels or len(labels) > 1 or is_number,
-        f"the checkpoint has a {source.model}; for a new head of {name} add two or more labels: "
-        f"labels={example}{', or labels=1 for numbers' * (name == 'BertClassifier')}",
-    )
+    if cls.kind.is_labelled and not old_labels:
+        cls.kind.check_new_labels(labels, source=source.model)
     if old_labels not in ((), labels, numbered_labels(len(labels))):
-        raise InputError(
-            f"the head has the labels {', '.join(old_labels)}; omit labels, or start with a new "
-            f"head: new={cls.heads}"
-        )
-    if name == "BertTokenClassifier" and "O" in labels and not old_labels:
-        odd = [each for each in labels if each != "O" and each[:2] not in ("B-", "I-")]
-        check(not odd, f"labels has {odd[:1]}; expected O, B-TYPE and I-TYPE, such as 'B-PER'")
+        names = ", ".join(old_labels)
+        raise InputError(f"the head has the labels {names}; a new one: new={cls.kind.heads}")
     changes: dict[str, Any] = {"config": config, "labels": labels}
     if embedding is not None:
         changes["embedding"] = embedding
@@ -116,10 +103,9 @@ def build_model(
     new: Collection[str] = (),
     name: str | None = None,
 ) -> Model:
-    """Builds a model with the weights of a checkpoint; `source` is its path, for messages.
+    """Builds a model with the weights of a checkpoint, whose path is `source`.
 
-    `metadata` may differ from that of the checkpoint, and the parts `new` (encoder, pooler, heads)
-    start with random weights.
+    The `metadata` may differ from the checkpoint's; the parts `new` start with random weights.
     """
     errors = []
 
@@ -165,7 +151,8 @@ def _load_report(
         if name not in stored or stored[name].shape != shapes[name]
     ]
     problems += [f"{name} is unexpected" for name in unused if part(name) in parts - {*new}]
-    check(not problems, f"{source} does not fit the model: {listed(problems)}")
+    if problems:
+        raise InputError(f"{source} does not fit the model: {listed(problems)}")
     return LoadReport(
         source,
         tuple(loaded),
@@ -182,10 +169,7 @@ def checkpoint_of_model(
     vocabulary: Vocabulary | None,
     state: TrainingState | None = None,
 ) -> Checkpoint:
-    """Returns a model as a checkpoint, whose arrays are those of the model when they are read.
-
-    The products of LoRA are added to the kernels.
-    """
+    """Returns a model as a checkpoint; the products of LoRA are added to the kernels."""
     tensors = {}
     adapted = {
         f"{layer.path}/kernel": layer
@@ -201,32 +185,18 @@ def checkpoint_of_model(
     return Checkpoint(metadata=metadata, tensors=tensors, vocabulary=vocabulary, state=state)
 
 
-@contextlib.contextmanager
-def replaced_folder(path: str | os.PathLike) -> Iterator[Path]:
-    """Yields the name of a new folder, which takes the place of a model folder if it succeeds."""
-    path = Path(path)
-    check((path / METADATA).is_file(), f"{path} is no folder of a model; choose another name")
-    new = path.with_name(f".{path.name}.new")
-    shutil.rmtree(new, ignore_errors=True)
-    yield new
-    shutil.rmtree(path)
-    new.rename(path)
-
-
-def save_model(
+def save_model(  # noqa: PLR0913 - each argument after the metadata is optional
     model: keras.Model,
     folder: str | os.PathLike,
     *,
     metadata: ModelMetadata,
     vocabulary: Vocabulary | None,
     format: str = "bert-keras",
+    overwrite: bool = False,
     state: TrainingState | None = None,
     sections: Mapping[str, Mapping[str, Any]] | None = None,
 ) -> tuple[str, ...]:
-    """Writes a model folder with a README.md, and returns the notes of `write_checkpoint`.
-
-    `sections` are tables of two columns in the README.md by their headings, such as the recipe.
-    """
+    """Writes a model folder with a README.md, in which `sections` are tables by their headings."""
     checkpoint = checkpoint_of_model(model, metadata=metadata, vocabulary=vocabulary, state=state)
     path, family = Path(folder), family_of(metadata.config, vocabulary)
     template = Path(__file__).with_name("model_card.md").read_text("utf-8")
@@ -238,4 +208,4 @@ def save_model(
         numbered=metadata.labels == numbered_labels(len(metadata.labels)),
         sections=sections or {},
     )
-    return write_checkpoint(checkpoint, folder, format=format, readme=readme)
+    return write_checkpoint(checkpoint, folder, format=format, overwrite=overwrite, readme=readme)

@@ -9,24 +9,19 @@ config_sentence_transformers.json   prompts and the similarity function
 """
 
 import json
-from collections.abc import Collection, Mapping
+import re
+from collections.abc import Collection
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 from bert_keras.checkpoints.checkpoint import Checkpoint, our_tensors, their_tensors
 from bert_keras.checkpoints.huggingface import folder as huggingface
-from bert_keras.checkpoints.huggingface.config import CONFIG, note_if_ignored
+from bert_keras.checkpoints.huggingface.config import CONFIG, check_fixed, note_if_ignored
 from bert_keras.checkpoints.huggingface.tokenizer import sentence_settings
 from bert_keras.checkpoints.tensors import write_tensors
-from bert_keras.config import (
-    TEXT_POOLINGS,
-    BertConfig,
-    DenseModule,
-    EmbeddingConfig,
-    NormalizeModule,
-)
-from bert_keras.errors import InputError, check, check_name
+from bert_keras.config import BertConfig, DenseModule, EmbeddingConfig, NormalizeModule
+from bert_keras.errors import InputError, check_name
 from bert_keras.files import json_object, write_json
 
 MODULES, SETTINGS = "modules.json", "config_sentence_transformers.json"
@@ -34,7 +29,7 @@ SENTENCES = "sentence_bert_config.json"
 LIBRARY = "sentence_transformers"
 TRANSFORMER, POOLING, DENSE, NORMALIZE = "Transformer", "Pooling", "Dense", "Normalize"
 DROPOUT = "Dropout"  # has no effect outside of training
-# Flag of each kind of pooling, which all versions read; the key `pooling_mode` is of version 6.
+# The flags of the poolings, which all versions read. Version 6 has the key `pooling_mode` instead.
 FLAGS = {
     "pooling_mode_cls_token": "cls",
     "pooling_mode_max_tokens": "max",
@@ -62,13 +57,10 @@ def recognises(path: Path) -> bool:
 
 
 def read(path: Path, *, ignore: Collection[str]) -> Checkpoint:
-    """Reads a folder of sentence-transformers; see `formats.FORMATS`.
-
-    If `ignore` names a module, only the encoder is read. A folder without a pooling, as of a
-    CrossEncoder, is a folder of transformers.
-    """
+    """Reads a folder, or only its encoder if `ignore` names a module; see `formats.FORMATS`."""
     (kind, folder), *modules = _modules(path)
-    check(kind == TRANSFORMER, f"{path / MODULES} begins with a {kind}; expected {TRANSFORMER}")
+    if kind != TRANSFORMER:
+        raise InputError(f"{MODULES} begins with a {kind}; expected {TRANSFORMER}")
     checkpoint, notes = huggingface.read(folder, ignore=ignore), []
     for kind, _ in modules:
         if kind not in (POOLING, DENSE, NORMALIZE, DROPOUT) or kind in ignore:
@@ -76,29 +68,23 @@ def read(path: Path, *, ignore: Collection[str]) -> Checkpoint:
             notes.append(note_if_ignored(kind, problem, ignore=ignore))
     if notes or not modules:
         return replace(checkpoint, notes=(*notes, *checkpoint.notes))
-    settings = sentence_settings(folder)
-    _check_fixed(settings, folder / SENTENCES)
+    settings, dimensions = sentence_settings(folder), _settings(path).get("truncate_dim")
+    check_fixed(settings, FIXED, file=SENTENCES)
     if settings.get("do_lower_case") and not checkpoint.metadata.lowercase:
         problem = f"{SENTENCES} lower-cases texts before a cased tokenizer; bert-keras does not"
         notes.append(note_if_ignored("do_lower_case", problem, ignore=ignore))
-    if (dimensions := _settings(path).get("truncate_dim")) is not None:
+    if dimensions is not None:
         problem = f"{SETTINGS} cuts embeddings to {dimensions} values; encode(dimensions=...) does"
         notes.append(note_if_ignored("truncate_dim", problem, ignore=ignore))
-    embedding = _embedding(path, modules)
-    tensors = dict(checkpoint.tensors)
+    embedding = _read_embedding(path, modules)
+    tensors, metadata = dict(checkpoint.tensors), checkpoint.metadata
     for index, folder in enumerate(folder for kind, folder in modules if kind == DENSE):
-        stored = huggingface.stored_weights(folder)
-        tensors |= our_tensors(stored, _dense_names(index), is_transposed=_is_transposed)
-    return replace(
-        checkpoint,
-        metadata=checkpoint.metadata.of_model(
-            "BertSentenceEncoder",
-            keeps_head=checkpoint.metadata.model == "BertEncoder",
-            embedding=embedding,
-        ),
-        tensors=tensors,
-        notes=(*notes, *checkpoint.notes),
-    )
+        stored, names = huggingface.stored_weights(folder), _dense_names(index)
+        tensors |= our_tensors(stored, names, is_transposed=huggingface.is_transposed)
+    keeps_head = metadata.model == "BertEncoder"
+    metadata = metadata.of_model("BertSentenceEncoder", keeps_head=keeps_head, embedding=embedding)
+    notes += checkpoint.notes
+    return replace(checkpoint, metadata=metadata, tensors=tensors, notes=tuple(notes))
 
 
 def stored_config(path: Path) -> BertConfig:
@@ -108,44 +94,33 @@ def stored_config(path: Path) -> BertConfig:
 
 def _modules(path: Path) -> list[tuple[str, Path]]:
     """Returns the class and the folder of each module in modules.json."""
-    # A class of another library keeps its full name, which no module here has.
-    try:
-        listed = json.loads((path / MODULES).read_text(encoding="utf-8"))
-        modules = [(each["type"], path / each["path"]) for each in listed]
-    except (ValueError, TypeError, KeyError) as error:
-        raise InputError(f"{path / MODULES} is no list of modules ({error!r})") from error
-    return [
-        (name.rpartition(".")[2] if name.startswith(LIBRARY) else name, folder)
-        for name, folder in modules
-    ]
+    modules = json.loads((path / MODULES).read_text(encoding="utf-8"))
+    # A class of another library keeps its full name, which is not the name of a module here.
+    names = [re.sub(rf"^{LIBRARY}\..*\.", "", each["type"]) for each in modules]
+    return [(name, path / each["path"]) for name, each in zip(names, modules, strict=True)]
 
 
-def _embedding(path: Path, modules: list[tuple[str, Path]]) -> EmbeddingConfig:
+def _read_embedding(path: Path, modules: list[tuple[str, Path]]) -> EmbeddingConfig:
+    """Returns the pooling, the modules after it and the settings of a folder."""
     (first, folder), *others = modules
     kinds = [kind for kind, _ in modules]
-    check(
-        first == POOLING and not {POOLING, TRANSFORMER} & {*kinds[1:]},
-        f"{path / MODULES} lists {', '.join(kinds)} after the encoder; expected one {POOLING} and "
-        f"then {DENSE}, {NORMALIZE} and {DROPOUT}",
-    )
-    values = json_object(folder / CONFIG)
-    _check_fixed(values, folder / CONFIG)
-    modes = values.get("pooling_mode")
-    if modes is None:
-        modes = [mode for flag, mode in FLAGS.items() if values.get(flag)] or ["mean"]
-    modes = [modes] if isinstance(modes, str) else modes
-    unknown = {key for key in values if key.startswith("pooling_mode_") and values[key]} - {*FLAGS}
-    check(
-        isinstance(modes, list) and all(mode in TEXT_POOLINGS for mode in modes) and not unknown,
-        f"{folder / CONFIG}: pooling_mode is {modes} {' '.join(sorted(unknown))}; expected one or "
-        f"more of {', '.join(TEXT_POOLINGS)}",
-    )
+    if first != POOLING or {POOLING, TRANSFORMER} & {*kinds[1:]}:
+        raise InputError(
+            f"{MODULES} lists {', '.join(kinds)} after the encoder; expected {POOLING} only first"
+        )
+    values = _module_values(folder)
+    stated = values.get("pooling_mode")
+    modes = [stated] if isinstance(stated, str) else list(stated or ())
+    if stated is None:
+        modes = [mode for flag, mode in FLAGS.items() if values.get(flag)]
+    flags = [key for key, is_on in values.items() if key.startswith("pooling_mode_") and is_on]
+    modes += [flag for flag in flags if flag not in FLAGS]  # EmbeddingConfig refuses new poolings
     others = [(kind, each) for kind, each in others if kind != DROPOUT]
-    read = [_dense(each / CONFIG) if kind == DENSE else NormalizeModule() for kind, each in others]
+    read = [_read_dense(each) if kind == DENSE else NormalizeModule() for kind, each in others]
     settings = _settings(path)
     prompts = settings.get("prompts") or {}
     return EmbeddingConfig(
-        pooling=tuple(modes),
+        pooling=tuple(modes) or ("mean",),
         modules=tuple(read),
         prompts={name: text or "" for name, text in prompts.items()},
         default_prompt_name=settings.get("default_prompt_name"),
@@ -153,11 +128,10 @@ def _embedding(path: Path, modules: list[tuple[str, Path]]) -> EmbeddingConfig:
     )
 
 
-def _dense(file: Path) -> DenseModule:
-    values = json_object(file)
-    _check_fixed(values, file)
+def _read_dense(folder: Path) -> DenseModule:
+    values = _module_values(folder)
     name = values.get("activation_function", "torch.nn.modules.activation.Tanh")
-    check_name(name, ACTIVATIONS, what=f"activation_function of {file}")
+    check_name(name, ACTIVATIONS, what=f"activation_function of {folder.name}")
     return DenseModule(
         units=values["out_features"],
         activation=ACTIVATIONS[name],
@@ -165,10 +139,10 @@ def _dense(file: Path) -> DenseModule:
     )
 
 
-def _check_fixed(values: Mapping[str, Any], file: Path) -> None:
-    for name, expected in FIXED.items():
-        found = f"{file}: {name} is {values.get(name)!r}"
-        check(values.get(name, expected) in (expected, None), f"{found}; expected {expected!r}")
+def _module_values(folder: Path) -> dict[str, Any]:
+    values = json_object(folder / CONFIG)
+    check_fixed(values, FIXED, file=f"{folder.name}/{CONFIG}")
+    return values
 
 
 def _settings(path: Path) -> dict[str, Any]:
@@ -180,18 +154,13 @@ def _dense_names(index: int) -> dict[str, str]:
     return {f"sentence/dense_{index}/{ours}": theirs for ours, theirs in names.items()}
 
 
-def _is_transposed(name: str) -> bool:
-    return name.endswith("/kernel")
-
-
 def write(checkpoint: Checkpoint, folder: Path) -> tuple[str, ...]:
     """Writes the files of transformers and of each module; see `formats.FORMATS`."""
     metadata, tensors = checkpoint.metadata, checkpoint.tensors
     if (embedding := metadata.embedding) is None:
         raise InputError(
-            f"sentence-transformers cannot store a {metadata.model}; write it as a sentence "
-            "encoder: bert-keras convert MODEL NEW_FOLDER --format sentence-transformers "
-            "--model-class BertSentenceEncoder"
+            f"sentence-transformers cannot store a {metadata.model}; write it with bert-keras "
+            "convert MODEL NEW --format sentence-transformers --model-class BertSentenceEncoder"
         )
     encoder = replace(
         checkpoint,
@@ -199,16 +168,20 @@ def write(checkpoint: Checkpoint, folder: Path) -> tuple[str, ...]:
         tensors={n: tensor for n, tensor in tensors.items() if n.startswith("encoder/")},
     )
     notes = huggingface.write(encoder, folder)
-    settings: dict[str, Any] = {"max_seq_length": metadata.max_length, "do_lower_case": False}
-    write_json(folder / SENTENCES, settings)
+    lengths = {"max_seq_length": metadata.max_length, "do_lower_case": False}
+    write_json(folder / SENTENCES, lengths)
     size, num_dense = metadata.config.hidden_size, 0
-    configs = {TRANSFORMER: None, f"1_{POOLING}": _pooling_values(embedding, size)}
+    # All versions read the flags, if these can state the order of the poolings.
+    flags = {flag: mode in embedding.pooling for flag, mode in FLAGS.items()}
+    is_in_order = [FLAGS[flag] for flag, on in flags.items() if on] == [*embedding.pooling]
+    stated = flags if is_in_order else {"pooling_mode": [*embedding.pooling]}
+    folders: dict[str, dict] = {f"1_{POOLING}": {"word_embedding_dimension": size, **stated}}
     sizes, activations = embedding.sizes(size), {v: k for k, v in ACTIVATIONS.items()}
     for index, module in enumerate(embedding.modules):
         if isinstance(module, NormalizeModule):
-            configs[f"{index + 2}_{NORMALIZE}"] = {}
+            folders[f"{index + 2}_{NORMALIZE}"] = {}
             continue
-        configs[name := f"{index + 2}_{DENSE}"] = {
+        folders[name := f"{index + 2}_{DENSE}"] = {
             "in_features": sizes[index],
             "out_features": module.units,
             "bias": module.has_bias,
@@ -220,29 +193,17 @@ def write(checkpoint: Checkpoint, folder: Path) -> tuple[str, ...]:
         (folder / name).mkdir()
         write_tensors(
             folder / name / huggingface.SAFETENSORS,
-            their_tensors(own, names, is_transposed=_is_transposed, format=LIBRARY),
+            their_tensors(own, names, is_transposed=huggingface.is_transposed, format=LIBRARY),
             metadata={"format": "pt"},
         )
     listed = []
-    for index, (name, values) in enumerate(configs.items()):
-        type_name = f"{LIBRARY}.models.{name.rpartition('_')[2]}"
-        path = name if index else ""
-        listed.append({"idx": index, "name": str(index), "path": path, "type": type_name})
-        if index:
-            write_json(folder / name / CONFIG, values)
+    for index, path in enumerate(["", *folders]):
+        kind = f"{LIBRARY}.models.{path.partition('_')[2] or TRANSFORMER}"
+        listed.append({"idx": index, "name": str(index), "path": path, "type": kind})
     write_json(folder / MODULES, listed)
-    settings = {
-        "prompts": dict(embedding.prompts),
-        "default_prompt_name": embedding.default_prompt_name,
-        "similarity_fn_name": embedding.similarity,
-    }
-    write_json(folder / SETTINGS, settings)
+    for name, values in folders.items():
+        write_json(folder / name / CONFIG, values)
+    settings = {"prompts": dict(embedding.prompts)}
+    settings |= {"default_prompt_name": embedding.default_prompt_name}
+    write_json(folder / SETTINGS, settings | {"similarity_fn_name": embedding.similarity})
     return notes
-
-
-def _pooling_values(embedding: EmbeddingConfig, hidden_size: int) -> dict[str, Any]:
-    """Returns flags, which all versions read, if they can state the order of the poolings."""
-    flags = {flag: mode in embedding.pooling for flag, mode in FLAGS.items()}
-    is_in_order = [FLAGS[flag] for flag, on in flags.items() if on] == [*embedding.pooling]
-    stated = flags if is_in_order else {"pooling_mode": [*embedding.pooling]}
-    return {"word_embedding_dimension": hidden_size, **stated}

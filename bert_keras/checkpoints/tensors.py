@@ -10,16 +10,14 @@ import numpy as np
 from safetensors import SafetensorError, safe_open
 from safetensors.numpy import save_file
 
-from bert_keras.errors import InputError, check
+from bert_keras.errors import InputError
 from bert_keras.files import existing_file
 
 if TYPE_CHECKING:  # checkpoints are recognised before Keras is imported
     import keras
 
-# Rows of a matrix that a transpose reads at a time: NumPy's transpose of a whole matrix writes
-# consecutive values to different memory pages and takes three times as long.
-_STRIP = 16
-# Other types are those of quantized weights; old files also have position ids.
+_STRIP = 16  # rows of a transpose at once; with all rows at once, it takes three times as long
+# Integers of other types are quantized weights; old files have position ids in int64.
 _DTYPES = ("F32", "F64", "F16", "BF16", "I64")
 _LFS_POINTER = b"version https://git-lfs"  # a clone without Git LFS has such files
 
@@ -44,7 +42,7 @@ class StoredTensor:
         return StoredTensor(self.shape[::-1], read)
 
     def split(self, count: int) -> "list[StoredTensor]":
-        """Returns `count` equal parts of this array, one after the other along the first axis."""
+        """Returns `count` equal parts of this array along the first axis."""
         if count == 1:
             return [self]
         size = self.shape[0] // count
@@ -53,12 +51,12 @@ class StoredTensor:
 
 
 def of_array(shape: Sequence[int], make: Callable[[], np.ndarray]) -> StoredTensor:
-    """Returns an array that `make` computes."""
+    """Returns an array that the function `make` computes."""
     return StoredTensor((*shape,), make)
 
 
-def joined(tensors: Sequence[StoredTensor]) -> StoredTensor:
-    """Returns arrays as one, joined along the first axis."""
+def join_tensors(tensors: Sequence[StoredTensor]) -> StoredTensor:
+    """Concatenates arrays along the first axis."""
     if len(tensors) == 1:
         return tensors[0]
     shape = (sum(each.shape[0] for each in tensors), *tensors[0].shape[1:])
@@ -70,6 +68,14 @@ def stored_weight(weight: "keras.Variable") -> StoredTensor:
     import keras
 
     return of_array(weight.shape, lambda: keras.ops.convert_to_numpy(weight))
+
+
+def named_weights(model: "keras.Model") -> "dict[str, keras.Variable]":
+    """Returns every weight by its public name, such as `encoder/layer_0/attention/query/kernel`."""
+    prefix = f"{model.path or model.name}/"  # the path if another model or scope built it
+    kind = getattr(model, "kind", None)
+    part = "encoder/" if kind and kind.model == "BertEncoder" else ""
+    return {part + weight.path.removeprefix(prefix): weight for weight in model.weights}
 
 
 def stored_tensors(path: str | os.PathLike) -> dict[str, StoredTensor]:
@@ -88,11 +94,10 @@ def stored_tensors(path: str | os.PathLike) -> dict[str, StoredTensor]:
         with safe_open(path, framework="numpy") as file:
             slices = {name: file.get_slice(name) for name in file.keys()}  # noqa: SIM118
             for name, each in slices.items():
-                check(
-                    each.get_dtype() in _DTYPES,
-                    f"{path}: {name} has the dtype {each.get_dtype()}; expected floating-point "
-                    "numbers: save the model without quantization",
-                )
+                if each.get_dtype() not in _DTYPES:
+                    raise InputError(
+                        f"{path}: {name} is {each.get_dtype()}; save the model without quantization"
+                    )
             return {name: stored(name, each.get_shape()) for name, each in slices.items()}
     except SafetensorError as error:
         refuse_lfs_pointer(path)
@@ -105,15 +110,13 @@ def write_tensors(
     *,
     metadata: dict[str, str] | None = None,
 ) -> None:
-    """Writes arrays as a .safetensors file of float32, with strings for its header."""
+    """Writes arrays in float32 as a .safetensors file; `metadata` are strings for its header."""
     arrays = {name: np.asarray(tensors[name].read(), np.float32, order="C") for name in tensors}
     save_file(arrays, path, metadata=metadata)
 
 
 def refuse_lfs_pointer(path: Path) -> None:
-    """Raises InputError if `path` is the small text file that Git LFS replaces by a large one."""
+    """Raises InputError if `path` is the small text file in place of a large file of Git LFS."""
     with path.open("rb") as file:
         if file.read(len(_LFS_POINTER)) == _LFS_POINTER:
-            raise InputError(
-                f"{path} is a Git LFS pointer, not the file itself; fetch it with git lfs pull"
-            )
+            raise InputError(f"{path} is a pointer of Git LFS; fetch the file with git lfs pull")

@@ -13,9 +13,9 @@ from sklearn.pipeline import make_pipeline
 from tqdm import tqdm
 
 from bert_keras.downstream.table import table_rows
-from bert_keras.errors import InputError, check, counted
-from bert_keras.exporting.export import export
+from bert_keras.errors import InputError, counted
 from bert_keras.files import StrPath, write_text
+from bert_keras.runs.export import export
 from bert_keras.runs.finetune import finetune
 from bert_keras.runs.pretrain import pretrain
 from bert_keras.runs.recipes import PretrainRecipe
@@ -23,18 +23,18 @@ from bert_keras.runs.settings import pretrain_settings
 from bert_keras.serving.client import Client
 from bert_keras.serving.server import running_server
 from tfrecords_tools.build import build
-from tfrecords_tools.inputs.corpus import documents
-from tfrecords_tools.inputs.corpus import files as corpus_files
+from tfrecords_tools.corpus import documents
+from tfrecords_tools.corpus import files as corpus_files
 from tfrecords_tools.settings import BuildSettings
 from tfrecords_tools.vocab import train_vocabulary
 
 VOCABULARY_SIZE = 4_000
+COLUMNS = ("text", "label")
 NUM_LABELS = 4  # one label for each of the longest documents of the corpus
-MIN_WORDS = 6  # shorter paragraphs say too little about their document
+MIN_WORDS = 6  # of a paragraph; shorter ones hardly depend on their document
 DEV_RATE = 0.2  # fraction of the paragraphs that is held out
 HELD_OUT_RATE = 0.03  # fraction of the documents on which the pretrained model is scored
-# With `pretrained`: labelled paragraphs, so few that words alone say little, and the recipe.
-NUM_LABELLED = 80
+NUM_LABELLED = 80  # paragraphs with `pretrained`: too few for a model of words alone
 FEW_LABELS = {"batch_size": 8, "num_epochs": 15, "learning_rate": 1e-4}
 
 
@@ -46,23 +46,21 @@ def demo(
     num_steps: int | None = None,
     seed: int = 1,
 ) -> Path:
-    """Runs every stage in a new numbered folder under `output`, prints its contents and returns it.
+    """Runs every stage in a new numbered folder, prints its contents and returns it.
 
-    The classifier predicts from which of the longest documents of the corpus a paragraph, a line of
-    it, comes. With a checkpoint `pretrained`, it learns from few paragraphs without a pretraining.
+    The classifier predicts to which of the longest documents of the corpus a paragraph belongs.
     """
     changes = {"seed": seed} if num_steps is None else {"seed": seed, "num_steps": num_steps}
     recipe, _ = pretrain_settings("demo", teacher=None, changes=changes)
-    files = corpus and corpus_files(corpus)  # all of them exist
+    files = corpus and corpus_files(corpus)
     numbered = (Path(output, str(number)) for number in itertools.count(1))
     folder = next(each for each in numbered if not each.exists())  # keeps the folder of older demos
     folder.mkdir(parents=True)
     print(f"bert-keras demo: all results are written to {folder}\n")
     files = files or [_write_language_reference(folder / "corpus.txt")]
-    if pretrained is None:
-        _build_records(files, folder, seed=seed)
     example = _write_rows(files, folder, seed=seed, num_train=NUM_LABELLED if pretrained else None)
     if pretrained is None:
+        _build_records(files, folder, seed=seed)
         _pretrain(folder, recipe)
         _finetune(folder, folder / "pretrain" / "model", recipe="demo", seed=seed)
     else:
@@ -74,9 +72,8 @@ def demo(
 def _build_records(files: Sequence[StrPath], folder: Path, *, seed: int) -> None:
     vocabulary = train_vocabulary(files, size=VOCABULARY_SIZE)
     vocabulary.save(folder / "vocab.txt")
-    settings = BuildSettings(
-        max_length=64, max_predictions=10, duplicates=25, held_out_rate=HELD_OUT_RATE, seed=seed
-    )
+    shares = {"duplicates": 25, "held_out_rate": HELD_OUT_RATE, "seed": seed}
+    settings = BuildSettings(max_length=64, max_predictions=10, **shares)
     manifest = build(files, vocabulary=vocabulary, output=folder / "records", settings=settings)
     train = manifest["splits"]["train"]
     counts = f"{train['records']:,} records of {train['documents']} documents"
@@ -98,16 +95,10 @@ def _pretrain(folder: Path, recipe: PretrainRecipe) -> None:
 
 def _finetune(folder: Path, pretrained: StrPath, *, recipe: str, **changes) -> None:
     files = {split: folder / f"{split}.tsv" for split in ("train", "dev")}
-    scores = finetune(
-        "classification",
-        recipe,
-        pretrained=pretrained,
-        data=files,
-        output=folder / "finetune",
-        max_length=64,
-        **changes,
-    ).scores
-    train, dev = map(_columns, files.values())
+    arguments = {"pretrained": pretrained, "data": files, "output": folder / "finetune"}
+    scores = finetune("classification", recipe, **arguments, max_length=64, **changes).scores
+    rows = [[row for _, row in table_rows(file, columns=COLUMNS)] for file in files.values()]
+    train, dev = ([[row[name] for row in split] for name in COLUMNS] for split in rows)
     words = make_pipeline(TfidfVectorizer(), LogisticRegression(max_iter=1000)).fit(*train)
     print(
         f"  {len(train[0])} labelled paragraphs; accuracy on {len(dev[0])} held-out ones: "
@@ -117,25 +108,16 @@ def _finetune(folder: Path, pretrained: StrPath, *, recipe: str, **changes) -> N
     )
 
 
-def _columns(file: Path) -> tuple[list[str], list[str]]:
-    """Returns the texts and the labels of a table."""
-    rows = [row for _, row in table_rows(file, columns=("text", "label"))]
-    return [row["text"] for row in rows], [row["label"] for row in rows]
-
-
 def _export_and_predict(folder: Path, example: str) -> None:
     """Exports and serves the classifier, prints its prediction for `example` and the next steps."""
     saved_model = export(folder / "finetune" / "model", folder / "saved_models" / "demo" / "1")
     path = "/v1/models/demo:predict"
     with running_server(saved_model.parent) as url, Client(f"{url}{path}") as client:
-        predictions = [
-            client.predict([example])
-            for _ in tqdm(range(50), desc="query the server", unit=" requests")
-        ]
+        requests = tqdm(range(50), desc="query the server", unit=" requests")
+        predictions = [client.predict([example]) for _ in requests]
     request = json.dumps({"instances": [example]}, ensure_ascii=False)
-    print(
-        f"POST {path} {request}\n{json.dumps(predictions[-1][0], indent=2, ensure_ascii=False)}\n"
-    )
+    answer = json.dumps(predictions[-1][0], indent=2, ensure_ascii=False)
+    print(f"POST {path} {request}\n{answer}\n")
     payload = request.replace("'", "'\\''")
     contents = {
         "vocab.txt, records/": f"to print records: bert-tfrecords show {folder}/records",
@@ -144,12 +126,10 @@ def _export_and_predict(folder: Path, example: str) -> None:
         "train.tsv, dev.tsv": "training and evaluation data of the classifier",
         "saved_models/demo/1/": "the SavedModel for TF Serving",
     }
-    rows = (
-        f"  {paths:<22}{text}"
-        for paths, text in contents.items()
-        if (folder / paths.split(", ")[0]).exists()
-    )
-    print(f"Contents of {folder}:", *rows, sep="\n")
+    print(f"Contents of {folder}:")
+    for paths, text in contents.items():
+        if (folder / paths.split(", ")[0]).exists():
+            print(f"  {paths:<22}{text}")
     print(
         f"""
 Serve the model and send it a request:
@@ -162,19 +142,13 @@ Show the training curves:
 
 
 def _write_language_reference(path: Path) -> Path:
-    """Writes the text of CPython's `pydoc_data.topics` as a corpus file.
+    """Writes CPython's `pydoc_data.topics`, without tables and code, as a corpus file.
 
-    Each topic is a document and each paragraph a line. Tables, underlines of titles and code
-    examples are omitted. Topics share paragraphs: each remains only in the longest of its topics,
-    so that held-out documents repeat no training text.
+    Each topic is a document and each paragraph a line. A paragraph of several topics remains only
+    in the longest topic, so that held-out documents repeat no training text.
     """
-    try:
-        from pydoc_data.topics import topics
-    except ImportError as error:
-        raise InputError(
-            "this Python does not include pydoc_data.topics, the default corpus; name text files "
-            "with --corpus"
-        ) from error
+    from pydoc_data.topics import topics
+
     texts, written = {}, set()
     by_length = sorted(topics, key=lambda name: (-len(topics[name]), name))
     for name in tqdm(by_length, desc="read corpus", unit=" topics"):
@@ -198,10 +172,7 @@ def _prose(topic: str) -> Iterator[str]:
 
 
 def _write_rows(files: Sequence[StrPath], folder: Path, *, seed: int, num_train: int | None) -> str:
-    """Writes train.tsv and dev.tsv with paragraphs and labels, and returns a held-out paragraph.
-
-    One that occurs more than once is omitted, so the training rows contain no held-out one.
-    """
+    """Writes distinct paragraphs with labels as train.tsv and dev.tsv; returns one of dev.tsv."""
     labelled = []
     for lines in documents(files, stage="label paragraphs"):
         texts = [line for line in lines if "\t" not in line and len(line.split()) >= MIN_WORDS]
@@ -221,10 +192,10 @@ def _write_rows(files: Sequence[StrPath], folder: Path, *, seed: int, num_train:
     num_dev = round(DEV_RATE * len(rows))
     dev, train = rows[:num_dev], rows[num_dev:][:num_train]
     trained = {label for _, label in train}
-    is_large = num_dev and len(trained) > 1 and trained == {label for _, label in rows}
-    found = f"{counted(len(rows), 'unique paragraph')} of at least {MIN_WORDS} words"
-    check(is_large, f"the corpus has {found}, too few for a classifier; use a larger corpus")
+    if not num_dev or len(trained) < 2 or trained != {label for _, label in rows}:
+        found = f"{counted(len(rows), 'unique paragraph')} of {MIN_WORDS} or more words"
+        raise InputError(f"the corpus has {found}, too few for a classifier; use a larger one")
     for name, part in (("dev.tsv", dev), ("train.tsv", train)):
-        lines = ["text\tlabel", *("\t".join(row) for row in part)]
+        lines = ["\t".join(row) for row in (COLUMNS, *part)]
         write_text(folder / name, "\n".join(lines) + "\n")
     return rows[0][0]

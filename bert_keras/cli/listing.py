@@ -2,13 +2,14 @@
 
 import argparse
 
-from bert_keras.cli.program import command, option
-from bert_keras.downstream.names import ALIASES, TASKS, ZERO_SHOT
+from bert_keras.arguments import option
+from bert_keras.cli.program import command
+from bert_keras.downstream.catalog import ALIASES, DESCRIPTIONS, ZERO_SHOT
 from bert_keras.families import hub_names, presets
 
 KINDS = ("tasks", "recipes", "models", "sizes")
-# What each recipe gave, with masked-LM losses on held-out text and those of guessing by frequency
-# (docs/reference/recipes.md).
+# Recipe -> result: the masked-LM loss on held-out text and, in brackets, the loss of guessing by
+# frequency (docs/reference/recipes.md).
 MEASURED = {
     "pretrain demo": "text of the demo: loss 4.44 (5.96) in 87 CPU seconds",
     "pretrain tiny-hour": "27 MB of text: loss 6.14 (7.08) in 34 minutes on two cores",
@@ -35,7 +36,7 @@ def _groups(kind: str) -> dict[str, dict[str, str]]:
     """Returns heading -> name -> text."""
     if kind == "tasks":
         others = {name: f"another name of {task}" for name, task in ALIASES.items()}
-        return {"tasks, for finetune, evaluate and predict:": TASKS | ZERO_SHOT | others}
+        return {"tasks, for finetune, evaluate and predict:": DESCRIPTIONS | ZERO_SHOT | others}
     if kind == "sizes":
         sizes = {
             f"size={name}": f"{size.num_layers} layers of {size.hidden_size}, {size.num_heads} "
@@ -50,11 +51,9 @@ def _groups(kind: str) -> dict[str, dict[str, str]]:
         names = {name: text for name, text in hub_names().items() if "L-" not in name}
         miniatures = "N = 2, 4 to 12; D = 128, 256, 512, 768; M = D/64"
         names["google/bert_uncased_L-N_H-D_A-M"] = miniatures
-        return {
-            "checkpoints of Hugging Face, for --from:": names,
-            "sizes of new models: bert-keras list sizes": {},
-        }
-    heading = "losses of masked LM on held-out text, in brackets those of guessing by frequency"
+        heading = "checkpoints of Hugging Face, for --from:"
+        return {heading: names, "sizes of new models: bert-keras list sizes": {}}
+    heading = "masked-LM losses on held-out text, in brackets the losses of guessing by frequency"
     values = "all values: bert-keras pretrain RECIPE --help, bert-keras finetune TASK --help"
     return {heading: MEASURED, values: {}}
 

@@ -2,26 +2,15 @@
 
 import argparse
 import os
-from functools import partial
+from contextlib import nullcontext
 from pathlib import Path
 from shlex import quote
 
-from bert_keras.arguments import checked
-from bert_keras.cli.program import (
-    MODEL,
-    PAGE,
-    command,
-    count,
-    flag,
-    option,
-    required,
-    start_keras,
-    values,
-)
+from bert_keras.arguments import checked, count, flag, option, required
+from bert_keras.cli.program import MODEL, PAGE, command, start_keras, values
 from bert_keras.cli.tasks import CHANGES
-from bert_keras.errors import check, printable, say
+from bert_keras.errors import InputError, print_field, printable
 from bert_keras.files import atomic_folder, messages_beside, refuse_existing, text_lines
-from bert_keras.renamed import warn_renamed
 from bert_keras.runs.settings import check_examples, variant_examples
 
 FORMATS = ("bert-keras", "google", "huggingface", "sentence-transformers")
@@ -35,7 +24,7 @@ VARIANTS = ("float16", "bfloat16", "int8")
     option("--model-class", "CLASS", "class to write, such as BertEncoder or BertMaskedLM"),
     option("--layers", "N", "number of evenly spaced layers to keep, for a student", type=count),
     option("--extend-vocabulary", "FILE", "tokens to add to a WordPiece vocabulary, one a line"),
-    option("--ignore", "NAME", "what to omit, by the name in an error", [], action="append"),
+    option("--ignore", "NAME", "part to omit, by its name in an error", [], action="append"),
     flag("--pad-vocabulary", "add unused tokens if the embedding matrix has more rows"),
     examples="  bert-keras convert uncased_L-12_H-768_A-12 bert-base --format huggingface",
 )
@@ -43,9 +32,8 @@ def convert(options: argparse.Namespace) -> None:
     """Convert a checkpoint from any format to another."""
     file = options.extend_vocabulary
     new_tokens = tuple(text_lines(file)) if file else ()
-    check(new_tokens or not file, f"{file} is empty; write one token on each line")
     start_keras(options)
-    from bert_keras.checkpoints.conversion import convert
+    from bert_keras.runs.conversion import convert
 
     same = values(options, "format", "ignore", "pad_vocabulary")
     changes = {"model": options.model_class, "num_layers": options.layers, "new_tokens": new_tokens}
@@ -62,10 +50,10 @@ def convert(options: argparse.Namespace) -> None:
 def inspect(options: argparse.Namespace) -> None:
     """Write a page with the attention and the masked words of a text."""
     start_keras(options)
-    from bert_keras.reports.inspection import inspect_texts
+    from bert_keras.runs.inspection import inspect_texts
 
     inspect_texts(options.model, options.texts, output=options.output, num_tokens=options.top_k)
-    say("page", options.output, file=messages_beside(options.output))
+    print_field("page", options.output, file=messages_beside(options.output))
 
 
 @command(
@@ -77,9 +65,8 @@ def inspect(options: argparse.Namespace) -> None:
     option("--serving-config", "DIR", "folder for files of Compose, Kubernetes, KServe and Vertex"),
     option("--variant", "NAME", "smaller model: float16, bfloat16 or int8", choices=VARIANTS),
     option("--data", "FILE", "examples that score the variant: file or folder of the task"),
-    option("--task", "TASK", "task that scores the variant (default: that of the fine-tuning)"),
+    option("--task", "TASK", "task that scores the variant (default: the task of the model)"),
     CHANGES,
-    option("--accept-loss", "POINTS", argparse.SUPPRESS, type=float),
     option("--max-score-drop", "POINTS", "largest drop of the score, of 100 points", 0.5),
     examples="""
   bert-keras export runs/sst2/model sst2
@@ -88,42 +75,32 @@ def inspect(options: argparse.Namespace) -> None:
 def export(options: argparse.Namespace) -> None:
     """Write a model as saved_models/NAME/VERSION and verify it with TF Serving's loader."""
     from bert_keras.exporting.version_folder import check_model_name, check_version, next_version
-    from bert_keras.serving.container_files import check_name, instructions, write_container_files
+    from bert_keras.serving import container_files
 
-    if options.accept_loss is not None:
-        warn_renamed("--accept-loss", "--max-score-drop")
-        options.max_score_drop = options.accept_loss
     check_model_name(options.name)
-    found = "--variant requires --data, labelled examples to score the variant on"
-    check(options.data or not options.variant, found)
+    if options.serving_config:
+        container_files.check_name_in_files(options.name)
+    if options.variant and not options.data:
+        raise InputError("--variant needs --data, labelled examples to score the variant on")
     model_folder = os.path.join(options.output, options.name)
     path = Path(model_folder, str(options.model_version or next_version(model_folder)))
     check_version(path)
     arguments = values(options, "data", "task", "changes")
-    is_used = options.variant or not any(arguments.values())
-    check(is_used, "--data, --task and --set have no effect without a --variant; omit them")
     if options.variant:
         check_examples(variant_examples, options.model, **arguments)
     start_keras(options, backends=("tensorflow",))
-    from bert_keras.exporting.export import export
+    from bert_keras.runs.export import export
 
-    export_model = partial(
-        export,
-        options.model,
-        path,
-        **values(options, "num_texts", "variant", "max_score_drop"),
-        **arguments,
-    )
-    if (config := options.serving_config) is None:
-        written = export_model()
-    else:
-        check_name(options.name)
-        with atomic_folder(config) as new_folder:  # fails before the long export
-            written = export_model()
-            write_container_files(model_folder, new_folder)
-        say("compose", f"docker compose -f {quote(config)}/compose.yaml up")
-    say("model", written)
-    print(printable(instructions(written)))
+    arguments |= values(options, "num_texts", "variant", "max_score_drop")
+    config = options.serving_config
+    with atomic_folder(config) if config else nullcontext() as folder:  # fails before the export
+        written = export(options.model, path, **arguments)
+        if folder:
+            container_files.write_container_files(model_folder, folder)
+    if config:
+        print_field("compose", f"docker compose -f {quote(config)}/compose.yaml up")
+    print_field("model", written)
+    print(printable(container_files.instructions(written)))
 
 
 @command(

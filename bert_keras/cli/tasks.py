@@ -6,61 +6,43 @@ import json
 import os
 from functools import partial
 
-from bert_keras.arguments import checked, one_of
+from bert_keras.arguments import checked, count, flag, option, required
 from bert_keras.cli.answers import answers, check_texts, lines
 from bert_keras.cli.program import (
+    FILE,
     MODEL,
     PAGE,
+    TASK_HELP,
+    TASK_NAME,
     command,
-    count,
-    flag,
-    option,
-    required,
+    print_table,
     start_keras,
     values,
 )
-from bert_keras.downstream.names import task_names
-from bert_keras.errors import InputError, check, printable, say
+from bert_keras.errors import InputError, print_field, printable
 from bert_keras.files import check_no_table, check_output, messages_beside, refuse_existing
 from bert_keras.runs.settings import check_examples, task_examples
 
-TASKS = "name of a task, see bert-keras list tasks"
-TASK_NAME = one_of(task_names, what="task")
-TASK = option("--task", "TASK", f"{TASKS} (default: that of the model)", type=TASK_NAME)
-EXAMPLES_OF = "file of the task, or its folder or tfds:NAME, of which a --split is read"
+OF_THE_MODEL = f"{TASK_HELP} (default: the task of the model)"
+TASK = option("--task", "TASK", OF_THE_MODEL, type=TASK_NAME)
+DATA = "file of the task, or a folder or tfds:NAME from which --split is read"
 EXAMPLES = ("data", "task", "split", "changes")  # arguments of `evaluate`
 VECTORS = checked(partial(check_output, suffix=(".npy", ".parquet")))
-FILE = checked(check_output)
 CHANGES = option(
     "--set", "FIELD=VALUE", "settings, see finetune TASK --help", [], dest="changes", nargs="+"
 )
 
 
-def print_table(scores: dict) -> None:
-    """Prints one line for each score, and for the three scores of each type of entities."""
-    width = max([34, *(len(name) + 1 for name in scores)])
-    for name, value in scores.items():
-        kind, _, score = name.rpartition(" ")
-        if kind and score in ("precision", "recall"):
-            continue
-        number = f"{value:>12,.4f}" if isinstance(value, float) else f"{value:>12,}"
-        if kind and score == "f1":
-            others = (f"{each} {scores[f'{kind} {each}']:.4f}" for each in ("precision", "recall"))
-            number = "   ".join([number, *others])
-        print(f"{printable(name):<{width}}{number}")
-
-
-def _choose_split(options: argparse.Namespace, default: str) -> None:
-    is_file = os.path.isfile(options.data or "")
-    check(not (is_file and options.split), f"--data {options.data} is a file; omit --split")
-    options.split = options.split or default
+def _check_text(text: str) -> None:
+    if os.path.isfile(text):
+        raise InputError(f"{text} is a file; give it as --data {text}")
 
 
 @command(
     MODEL,
-    required("--data", "FILE", EXAMPLES_OF),
+    required("--data", "FILE", DATA),
     TASK,
-    option("--split", "NAME", "split of a folder or of tfds:NAME (default: dev)"),
+    option("--split", "NAME", "split of a folder or of tfds:NAME", "dev"),
     CHANGES,
     flag("--json", "print the scores as JSON"),
     option("--report", "PAGE", "HTML page of scores and errors to write", type=PAGE),
@@ -70,8 +52,7 @@ def _choose_split(options: argparse.Namespace, default: str) -> None:
 )
 def evaluate(options: argparse.Namespace) -> None:
     """Score a model on labelled examples with the task's metrics."""
-    _choose_split(options, "dev")
-    check_examples(task_examples, is_scored=True, **values(options, "model", *EXAMPLES))
+    check_examples(task_examples, **values(options, "model", *EXAMPLES))
     start_keras(options)
     from bert_keras.runs.evaluate import evaluate
 
@@ -82,19 +63,24 @@ def evaluate(options: argparse.Namespace) -> None:
             return
         print_table(scores)
         if options.report:
-            say("report", options.report)
+            print_field("report", options.report)
 
 
 @command(
     MODEL,
-    option("texts", "[TEXT ...]", "texts, two for a model of pairs; none with --data", nargs="*"),
+    option(
+        *("texts", "[TEXT ...]", "texts, two for a model of pairs; none with --data", []),
+        nargs="+",
+        is_optional=True,
+        type=checked(_check_text),
+    ),
     flag("--json", "print the answers to texts as JSON"),
-    option("--data", "FILE", EXAMPLES_OF),
+    option("--data", "FILE", DATA),
     TASK,
-    option("--split", "NAME", "split of a folder or of tfds:NAME (default: test)"),
+    option("--split", "NAME", "split of a folder or of tfds:NAME", "test"),
     CHANGES,
-    option("-o --output", "FILE", "file for predictions of --data (default: stdout)", type=FILE),
-    option("--submission", "ZIP", "zip of --output's folder for the server of GLUE", type=FILE),
+    option("-o --output", "FILE", "file of predictions for --data (default: stdout)", type=FILE),
+    option("--submission", "ZIP", "zip of --output's folder for GLUE's server", type=FILE),
     examples="""
   bert-keras predict runs/sst2/model "a good film"
   bert-keras predict google-bert/bert-base-uncased "The capital of France is [MASK]."
@@ -104,47 +90,47 @@ def evaluate(options: argparse.Namespace) -> None:
 )
 def predict(options: argparse.Namespace) -> None:
     """Print the answers of a model to texts, or its predictions for a file."""
-    is_file = bool(options.data or options.output)
-    check(not (is_file and options.texts), "texts and --data or --output are given; give one")
-    expected = 'expected texts, such as predict MODEL "a text", or --data FILE'
-    check(options.data or options.texts, f"{'--data is missing; ' * is_file}{expected}")
-    check(options.output or not options.submission, "--submission needs an --output")
-    options.output = options.output or "-"
-    check(not (is_file and options.json), "--json is for texts; --data gives a table")
-    is_same = is_file and os.path.realpath(options.data) == os.path.realpath(options.output)
-    check(not is_same, f"--output {options.output} is the file of --data; name another one")
-    for text in filter(os.path.isfile, options.texts):
-        raise InputError(f"{text} is a file; give it as --data {text}")
-    _choose_split(options, "test")
-    unused = [f"--{name}" for name in ("task", "submission") if getattr(options, name)]
-    unused += ["--set"] * bool(options.changes)
-    check(is_file or not unused, f"{' and '.join(unused)} is for --data; omit it with texts")
-    check(all(map(str.strip, options.texts)), "a text is empty; expected words")
-    if is_file:
-        check_examples(task_examples, **values(options, "model", *EXAMPLES))
-    else:
-        check_texts(options.model, options.texts)
-    start_keras(options)
-    if options.texts:
-        found = answers(options.model, options.texts)
-        as_json = json.dumps([answer for _, answer in found], indent=2, ensure_ascii=False)
-        print(printable(as_json if options.json else "\n".join(lines(found))))
+    if bool(options.texts) == bool(options.data):
+        raise InputError('give either texts, such as predict MODEL "a text", or --data FILE')
+    unused = ("json",) if options.data else ("task", "changes", "output", "submission")
+    for name in unused:
+        if getattr(options, name):
+            one = "--set" if name == "changes" else f"--{name}"
+            raise InputError(f"{one} has no effect with {'--data' if options.data else 'texts'}")
+    if options.data:
+        _predict_file(options)
         return
-    from bert_keras.downstream.glue import check_submission, submission_zip
-    from bert_keras.runs.evaluate import model_predictions
+    check_texts(options.model, options.texts)
+    start_keras(options)
+    kind, found = answers(options.model, options.texts)
+    if options.json:
+        text = json.dumps([answer for _, answer in found], indent=2, ensure_ascii=False)
+    else:
+        text = "\n".join(lines(kind, found))
+    print(printable(text))
 
-    folder, file = os.path.split(os.path.abspath(options.output))
+
+def _predict_file(options: argparse.Namespace) -> None:
+    output = options.output or "-"
+    if os.path.realpath(options.data) == os.path.realpath(output):
+        raise InputError(f"--output {output} is the file of --data; name another file")
+    check_examples(task_examples, **values(options, "model", *EXAMPLES))
+    start_keras(options)
+    from bert_keras.downstream.glue import check_submission, write_submission
+    from bert_keras.runs.evaluate import predict_examples
+
+    folder, file = os.path.split(os.path.abspath(output))
     if options.submission:
         check_submission(folder, new=file)
-    result = model_predictions(options.model, **values(options, *EXAMPLES))
-    replaced = " (replaced)" if os.path.isfile(options.output) else ""
-    result.write(options.output)
-    where = {"-": "the standard output"}.get(options.output, f"{options.output}{replaced}")
-    counts = f"{len(result.examples):,} in {where}"
-    say("predictions", counts, file=messages_beside(options.output))
+    task, examples, predicted = predict_examples(options.model, **values(options, *EXAMPLES))
+    place = "the standard output" if output == "-" else output
+    replaced = " (replaced)" if os.path.isfile(output) else ""
+    task.write_predictions(output, examples, predicted)
+    counts = f"{len(examples):,} in {place}{replaced}"
+    print_field("predictions", counts, file=messages_beside(output))
     if options.submission:
-        submission_zip(folder, options.submission)
-        say("submission", options.submission)
+        write_submission(folder, options.submission)
+        print_field("submission", options.submission)
 
 
 @command(
@@ -152,7 +138,7 @@ def predict(options: argparse.Namespace) -> None:
     required("--data", "FILE", "UTF-8 file with a text on each line", type=checked(check_no_table)),
     required("-o --output", "FILE", "a .npy file, or a .parquet file with the texts", type=VECTORS),
     option("--dimensions", "N", "number of values of each embedding (default: all)", type=count),
-    option("--prompt", "NAME", "name of the prompt before each text (default: that of the model)"),
+    option("--prompt", "NAME", "prompt before each text (default: the prompt of the model)"),
     examples="  bert-keras embed runs/sts/model --data lines.txt --output vectors.npy",
 )
 def embed(options: argparse.Namespace) -> None:
@@ -163,4 +149,4 @@ def embed(options: argparse.Namespace) -> None:
 
     arguments = values(options, "model", "dimensions", "prompt")
     num_texts, size = write_embeddings(options.data, options.output, **arguments)
-    say("embeddings", f"{num_texts:,} of {size} values in {options.output}")
+    print_field("embeddings", f"{num_texts:,} of {size} values in {options.output}")

@@ -1,47 +1,46 @@
 """Defines the commands that train: demo, pretrain, finetune and reproduce."""
 
 import argparse
+import dataclasses
 import os
-from contextlib import nullcontext
-from pathlib import Path
 from shlex import quote
 from typing import Any
 
-from bert_keras.arguments import one_of
+from bert_keras.arguments import checked, count, flag, one_of, option, required
 from bert_keras.checkpoints import keras_hub_preset
-from bert_keras.checkpoints.formats import format_of, stored_config
+from bert_keras.checkpoints.formats import detect_format, stored_config
 from bert_keras.checkpoints.hub import located
 from bert_keras.cli.program import (
     DEVICES,
+    TASK_HELP,
+    TASK_NAME,
     command,
-    count,
     devices,
-    flag,
-    option,
-    required,
+    print_table,
     start_keras,
     values,
 )
-from bert_keras.cli.tasks import TASK_NAME, TASKS, print_table
-from bert_keras.errors import check, say
+from bert_keras.downstream.table import is_tfds
+from bert_keras.errors import InputError, print_field
 from bert_keras.experiments.experiments import EXPERIMENTS
 from bert_keras.experiments.scales import SCALES
 from bert_keras.families import preset
-from bert_keras.files import check_no_file
-from bert_keras.runs.outcome import check_run, finished_scores
-from bert_keras.runs.recipes import FINETUNE, PRETRAIN
+from bert_keras.files import StrPath, check_exists, check_no_file
+from bert_keras.kinds.known import KINDS
+from bert_keras.runs.outcome import check_run
+from bert_keras.runs.recipes import FINETUNE, PRETRAIN, FinetuneRecipe
 from bert_keras.runs.settings import (
-    check_files,
+    TaskData,
     described,
-    finetune_claim,
     finetune_settings,
     pretrain_settings,
+    read_task_data,
 )
 from bert_keras.text.fast_tokenizer import records_vocabulary
-from tfrecords_tools.inputs.corpus import files as corpus_files
+from tfrecords_tools.corpus import files as corpus_files
 
 # Recipe of a fine-tuning without --recipe -> when it is used
-DEFAULTS = {"paper": " (hidden sizes from 768 on)", "small-models": " (others, if different)"}
+DEFAULTS = {"paper": " (hidden sizes from 768)", "small-models": " (smaller sizes, if different)"}
 
 
 class SettingsHelp(argparse.Action):
@@ -54,12 +53,13 @@ class SettingsHelp(argparse.Action):
             settings = pretrain_settings(name, **others) if not task else ()
             settings = settings or finetune_settings(str(task), name, pretrained="", **others)
             for one in settings:
-                which = f" in the recipe {name}{use}" * hasattr(one, "batch_size")
-                title = f"--set FIELD=VALUE of {type(one).__name__}{which}"
+                title = f"--set FIELD=VALUE of {type(one).__name__}"
+                if hasattr(one, "batch_size"):
+                    title += f" in the recipe {name}{use}"
                 group, fields = parser.add_argument_group(title), described(one)
-                for field, comment in fields.items():
-                    if field not in shown:  # small-models shows what differs from paper
-                        group.add_argument(field, metavar=field, help=comment.replace("%", "%%"))
+                for field, text in fields.items():
+                    if field not in shown:  # small-models shows only its differences from paper
+                        group.add_argument(field, metavar=field, help=text.replace("%", "%%"))
                 shown |= fields.keys()
         parser.print_help()
         parser.exit()
@@ -69,18 +69,16 @@ LISTED = "show this help; after the task or the recipe, also the settings for --
 HELP = (("-h", "--help"), {"action": SettingsHelp, "nargs": 0, "help": LISTED})
 RECIPES = "name of a recipe, see bert-keras list recipes"
 BY_SIZE = f"{RECIPES} (default: small-models for hidden sizes below 768, otherwise paper)"
-HEADING = "hyperparameters (default: those of the recipe)"
+HEADING = "hyperparameters (default: as in the recipe)"
 HYPERPARAMETERS = (
     option("--learning-rate", "RATE", "largest learning rate, such as 3e-5", type=float),
     option("--batch-size", "N", "rows of a step, of all devices together", type=count),
     option("--seed", "N", "seed of all random numbers", type=int),
     option("--set", "FIELD=VALUE", "other settings, see -h", [], dest="changes", nargs="+"),
 )
-RATES = "learning rates to compare (without values: those of the recipe)"
+RATES = "learning rates to compare (without values: the rates of the recipe)"
 TABLES = "table5 (tasks), table6 (sizes), c1 (steps), c2 (masking) or labels (labelled examples)"
 FROM = "checkpoint to start from: a folder, or a name as in bert-keras list models"
-# Class of a model -> what `predict` takes, if not one TEXT for each column
-TEXTS = {"BertQuestionAnswering": "QUESTION PASSAGE", "BertMultipleChoice": "CONTEXT ENDING ENDING"}
 SPECIAL = (
     "distillation, devices and errors",
     option("--teacher", "MODEL", "model of the same kind to distil from; see --set alpha_soft"),
@@ -95,6 +93,11 @@ def _changes(options: argparse.Namespace, *names: str) -> list[str]:
     return [*options.changes, *(f"{name}={value}" for name, value in given if value is not None)]
 
 
+def _require_output(options: argparse.Namespace) -> None:
+    if not (options.output or options.dry_run):
+        raise InputError("--output DIR is missing; name a new folder")
+
+
 def _print_scores(scores: dict, output: str, *, which: str = "") -> None:
     if not scores:
         print("the first worker writes the scores and the model")
@@ -103,9 +106,9 @@ def _print_scores(scores: dict, output: str, *, which: str = "") -> None:
     if (rows := scores.get("dev_rows", 200)) < 200 and "accuracy" in scores and "f1" not in scores:
         rate = (scores["accuracy"] * rows + 1) / (rows + 2)  # above 0 and below 1
         error = 100 * (rate * (1 - rate) / rows) ** 0.5
-        say("note", f"accuracy has a standard error of {error:.1f} points on {rows} dev rows")
-    say("model", f"{output}/model{which}")
-    say("curves", f"tensorboard --logdir {quote(output)}/logs")
+        print_field("note", f"accuracy has a standard error of {error:.1f} points, {rows} dev rows")
+    print_field("model", f"{output}/model{which}")
+    print_field("curves", f"tensorboard --logdir {quote(output)}/logs")
 
 
 @command(
@@ -132,7 +135,7 @@ def demo(options: argparse.Namespace) -> None:
     "data, model and output",
     required("--records", "DIR", "folder that bert-tfrecords build wrote"),
     option("--from", "CHECKPOINT", FROM, dest="pretrained"),
-    option("--blimp", "DIR", "folder of BLiMP, on which the trained model is scored"),
+    option("--blimp", "DIR", "folder of BLiMP, to score the trained model"),
     option("-o --output", "DIR", "folder of the run (required without --dry-run)"),
     flag("--dry-run", "train ten steps, print the cost of the run and write nothing"),
     HEADING,
@@ -146,12 +149,16 @@ def demo(options: argparse.Namespace) -> None:
 )
 def pretrain(options: argparse.Namespace) -> None:
     """Pretrain on records with a recipe; the same command continues an interrupted run."""
-    check(options.dry_run or options.output, "--output DIR is missing; name a new folder")
+    _require_output(options)
     changes = _changes(options, "num_steps")
     recipe, teacher = pretrain_settings(options.recipe, teacher=options.teacher, changes=changes)
+    check_exists(options.records, expected="a folder of bert-tfrecords build")
     records_vocabulary(options.records)
+    if options.blimp:
+        check_exists(options.blimp, expected="a folder of .jsonl files")
     if not options.dry_run and "TF_CONFIG" not in os.environ:  # only the first worker writes
-        check_run(options.output, recipe=recipe, records=os.path.realpath(options.records))
+        settings = {**dataclasses.asdict(recipe), "records": os.path.realpath(options.records)}
+        check_run(options.output, settings)
     start_keras(options)
     from bert_keras.runs.pretrain import forecast, pretrain
 
@@ -167,14 +174,14 @@ def pretrain(options: argparse.Namespace) -> None:
 
 
 @command(
-    option("task", "TASK", TASKS, type=TASK_NAME),
+    option("task", "TASK", TASK_HELP, type=TASK_NAME),
     HELP,
     "data, model and output",
     option("--train", "FILE", "training file: .csv, .tsv, .txt, .json, .jsonl, or CoNLL for ner"),
-    option("--dev", "FILE", "file of held-out examples (default: a tenth of --train)"),
+    option("--dev", "FILE", "held-out examples (default: a tenth of --train)"),
     option("--data", "DIR", "folder of official files or tfds:NAME, in place of --train and --dev"),
     required("--from", "CHECKPOINT", FROM, dest="pretrained"),
-    required("-o --output", "DIR", "folder of the run"),
+    required("-o --output", "DIR", "folder of the run", type=checked(check_no_file)),
     option("--recipe", "NAME", BY_SIZE, type=one_of(FINETUNE.keys, what="recipe")),
     HEADING,
     option("--epochs", "N", "number of passes over the examples", dest="num_epochs", type=count),
@@ -196,70 +203,69 @@ def pretrain(options: argparse.Namespace) -> None:
 )
 def finetune(options: argparse.Namespace) -> None:
     """Fine-tune on a task and keep the best epoch; the same command continues a stopped run."""
+    data = _finetuning_data(options)
     changes = _changes(options, "num_epochs", "max_length", "warmup_ratio")
-    check(not (options.data and options.train), "--data and --train were given; give one of them")
-    is_complete = options.train or (options.data and not options.dev)
-    check(is_complete, "expected --data DIR, or --train FILE and possibly --dev FILE")
-    data = options.data
-    check(not os.path.isfile(data or ""), f"--data {data} is a file; give it as --train {data}")
-    train = options.train or ""
-    check(not os.path.isdir(train), f"--train {train} is a folder; give it as --data {train}")
-    check_no_file(options.output)
-    rates, changed = options.learning_rates, {change.partition("=")[0] for change in changes}
+    rates = options.learning_rates  # None without the option, [] for the rates of the recipe
     is_study = options.seeds != 1 or rates is not None
-    for name, is_set in (("seed", is_study), ("learning_rate", rates is not None)):
-        is_used = not is_set or name not in changed
-        check(is_used, f"{name} has no effect on a study, which sets it; omit it")
-    arguments = {"pretrained": options.pretrained, "teacher": options.teacher, "changes": changes}
-    # The size of the checkpoint, which may be downloaded, chooses the recipe after other checks.
-    task, *_ = finetune_settings(options.task, options.recipe or "paper", **arguments)
-    data = data or {name: file for name, file in values(options, "train", "dev").items() if file}
-    files = check_files(task, data)
-    if format_of(located(options.pretrained)) is keras_hub_preset:
+    names = {change.partition("=")[0] for change in changes}
+    if is_study and ("seed" in names or (rates is not None and "learning_rate" in names)):
+        raise InputError("a study sets the seed and the --learning-rates; omit their other options")
+    if detect_format(located(options.pretrained)) is keras_hub_preset:
         start_keras(options)  # before KerasHub computes the configuration
+    arguments = {"changes": changes, **values(options, "pretrained", "teacher")}
     task, recipe, teacher = finetune_settings(options.task, options.recipe, **arguments)
+    if not any(map(is_tfds, data.values() if isinstance(data, dict) else [data])):
+        data = read_task_data(task, data)
     config = stored_config(options.pretrained)
     task.check_encoder(config)
-    finished = None
-    if files and not is_study and "TF_CONFIG" not in os.environ:  # only the first worker writes
-        claim = {"pretrained": options.pretrained, "files": files}
-        check_run(options.output, **finetune_claim(task, recipe, teacher, **claim))
-        finished = finished_scores(Path(options.output))
-    rates = (recipe.learning_rate,) if rates is None else rates or recipe.learning_rates
-    if not finished:
-        start_keras(options)
-    features = os.path.join(options.output, "features")
-    inputs = {"pretrained": options.pretrained, "data": data, "teacher": teacher}
+    is_worker = "TF_CONFIG" in os.environ  # only the first worker writes
+    if isinstance(data, TaskData) and not is_study and not is_worker:
+        settings = data.run_settings(recipe, teacher, pretrained=options.pretrained)
+        check_run(options.output, settings)
+    start_keras(options)
+    from bert_keras.runs.finetune import finetune
 
-    def run(recipe, output) -> dict:
-        from bert_keras.runs.finetune import finetune
-
+    def run(recipe: FinetuneRecipe, output: StrPath) -> dict:
+        features = os.path.join(options.output, "features")
+        inputs = {"pretrained": options.pretrained, "data": data, "teacher": teacher}
         return finetune(task, recipe, output=output, features=features, **inputs).scores
 
-    several = {"hidden_size": config.hidden_size, "trains_several": is_study}
-    with nullcontext() if finished else devices(options, **several):
-        if not is_study:
-            scores, total = finished or run(recipe, options.output), recipe.num_epochs
-            epoch = scores["best_step"] * total // scores["steps"] if scores else 0
-            which = f" (epoch {epoch} of {total}, the best by {task.metric})"
-            _print_scores(scores, options.output, which=which)
-            model = quote(f"{options.output}/model")
-            texts = TEXTS.get(task.model, " ".join(["TEXT"] * max(1, len(task.input_names))))
-            say("next", f"bert-keras predict {model} {texts}")
-            say("", f"bert-keras export {model} NAME")
-            return
-        from bert_keras.runs.study import study
+    with devices(options, hidden_size=config.hidden_size, trains_several=is_study):
+        if is_study:
+            from bert_keras.runs.study import study
 
-        fixed = {"metric": task.metric, "learning_rates": rates}
-        summary = study(run, recipe, **fixed, **values(options, "seeds", "output"))
-    print(summary)
-    say("report", os.path.join(options.output, "report.html"))
+            rates = [recipe.learning_rate] if rates is None else rates or recipe.learning_rates
+            arguments = {"learning_rates": rates, **values(options, "seeds", "output")}
+            print(study(run, recipe, metric=task.metric, **arguments))
+            print_field("report", os.path.join(options.output, "report.html"))
+            return
+        scores = run(recipe, options.output)
+    total = recipe.num_epochs
+    epoch = scores["best_step"] * total // scores["steps"] if scores else 0
+    which = f" (epoch {epoch} of {total}, the best by {task.metric})"
+    _print_scores(scores, options.output, which=which)
+    model = quote(f"{options.output}/model")
+    texts = KINDS[task.model].inputs or " ".join(["TEXT"] * max(1, len(task.input_names)))
+    print_field("next", f"bert-keras predict {model} {texts}")
+    print_field("", f"bert-keras export {model} NAME")
+
+
+def _finetuning_data(options: argparse.Namespace) -> str | dict[str, str]:
+    """Returns the folder or the files of the examples, as `bert_keras.finetune` takes them."""
+    data, train, dev = options.data, options.train, options.dev
+    if bool(data) == bool(train) or (data and dev):
+        raise InputError("give either --data DIR, or --train FILE with or without --dev FILE")
+    if data and os.path.isfile(data):
+        raise InputError(f"--data {data} is a file; give it as --train {data}")
+    if train and os.path.isdir(train):
+        raise InputError(f"--train {train} is a folder; give it as --data {train}")
+    return data or ({"train": train, "dev": dev} if dev else {"train": train})
 
 
 @command(
     option("table", "TABLE", TABLES, choices=tuple(EXPERIMENTS)),
     option("--scale", "SCALE", "tiny (an hour), small or paper (GPUs)", "tiny", choices=(*SCALES,)),
-    required("--data", "DIR", "folder with corpus/*.txt and any of glue/MNLI, squad, ..."),
+    required("--data", "DIR", "folder with corpus/*.txt, glue/MNLI, squad, ..."),
     option("-o --output", "DIR", "folder of all runs (required without --dry-run)"),
     flag("--dry-run", "print the stages and their steps and write nothing"),
     *DEVICES,
@@ -267,7 +273,7 @@ def finetune(options: argparse.Namespace) -> None:
 )
 def reproduce(options: argparse.Namespace) -> None:
     """Repeat a table or figure of the paper; the same command continues an interrupted run."""
-    check(options.dry_run or options.output, "--output DIR is missing; name a new folder")
+    _require_output(options)
     experiment, scale = EXPERIMENTS[options.table], SCALES[options.scale]
     scale.experiment(experiment).inputs(options.data)  # InputError without the table or its data
     start_keras(options)
@@ -278,4 +284,4 @@ def reproduce(options: argparse.Namespace) -> None:
         return
     with devices(options, trains_several=True):
         reproduce(experiment, scale, data=options.data, output=options.output)
-    say("report", f"{options.output}/report.html and report.md")
+    print_field("report", f"{options.output}/report.html and report.md")

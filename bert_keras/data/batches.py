@@ -1,7 +1,6 @@
 """Batches in a fixed order, which `fit` reads with every backend of Keras."""
 
 import contextlib
-import re
 from collections.abc import Callable, Iterable, Iterator
 from itertools import islice
 from typing import Any
@@ -13,13 +12,13 @@ from keras import tree
 from bert_keras.data.encoded import Encoded
 from bert_keras.errors import InputError
 
+_reading_errors: list[InputError] = []  # raised while TensorFlow read batches
+
 
 class Batches(keras.utils.PyDataset):
-    """Batches in a fixed order, which can be read from any of them on.
+    """Batches in a fixed order; `read(first)` yields batch number `first` and all later ones.
 
-    `read(first)` yields the batches from number `first` on, as NumPy arrays. `spec` is a batch of
-    `keras.KerasTensor` whose shapes have None where a size differs between batches. `num_batches`
-    is None if they have no end.
+    `spec` is a batch of `keras.KerasTensor` with None for sizes that differ between batches.
     """
 
     def __init__(
@@ -43,7 +42,7 @@ class Batches(keras.utils.PyDataset):
         return next(self._iterator)
 
     def skip(self, number: int) -> "Batches":
-        """Returns the batches from number `number` on."""
+        """Returns the batches without the first `number` of them."""
         left = None if self._num_batches is None else max(0, self._num_batches - number)
         return Batches(lambda first: self._read(number + first), spec=self._spec, num_batches=left)
 
@@ -58,8 +57,12 @@ class Batches(keras.utils.PyDataset):
         )
 
         def copies() -> Iterator:  # TensorFlow may write to the memory of the arrays
-            for batch in self:
-                yield tree.map_structure(np.array, batch)
+            try:
+                for batch in self:
+                    yield tree.map_structure(np.array, batch)
+            except InputError as error:
+                _reading_errors.append(error)
+                raise
 
         dataset = tf.data.Dataset.from_generator(copies, output_signature=signature)
         # If Keras does not know the number of batches, it runs one step too many and includes it in
@@ -85,12 +88,10 @@ def batches_of(
         return map(encoded.batch, islice(row_batches(), first, None))
 
     def spec(array):
-        # The number of sequences of each example, G of [B, G, T], is the same in every batch.
-        shape = [None] * array.ndim
-        if array.ndim == 3:
-            shape[1] = array.shape[1]
-        if array.ndim == 4:  # features of a frozen encoder, [rows, words, layers, size]
-            shape[2:] = array.shape[2:]
+        # The same in every batch: G of [B, G, T], and the layers and the size of the features of a
+        # frozen encoder, [rows, words, layers, size].
+        fixed = {3: (1,), 4: (2, 3)}.get(array.ndim, ())
+        shape = [size if axis in fixed else None for axis, size in enumerate(array.shape)]
         return keras.KerasTensor(shape, array.dtype.name)
 
     def spec_of_targets(array):
@@ -105,11 +106,11 @@ def batches_of(
 
 @contextlib.contextmanager
 def input_errors() -> Iterator[None]:
-    """Raises an InputError that reading has raised within TensorFlow instead of its error."""
+    """Raises the InputError of a file that TensorFlow read, instead of TensorFlow's own error."""
+    _reading_errors.clear()
     try:
         yield
     except Exception as error:
-        found = re.search(r"InputError: (.+)", str(error))
-        if not found:
+        if isinstance(error, InputError) or not _reading_errors:
             raise
-        raise InputError(found[1]) from error
+        raise _reading_errors[0] from error

@@ -2,35 +2,19 @@
 
 from dataclasses import dataclass
 from functools import cached_property
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
 
-from bert_keras.errors import check, check_choice, check_least, check_name, check_range
-from bert_keras.renamed import warn_renamed
+from bert_keras.errors import check_choice, check_least, check_name, check_range
+from bert_keras.fields import setting
 from bert_keras.text.packing import span_indices
 from bert_keras.text.vocab import Vocabulary, is_unused
 
 UNITS = ("token", "word")
-
 # BERT paper, appendix C.2. A name gives the percentages of the chosen tokens that become [MASK],
 # stay unchanged, and become a random token.
-REPLACEMENTS = {
-    "80-10-10": {"mask_share": 0.8, "random_share": 0.1},
-    "100-0-0": {"mask_share": 1.0, "random_share": 0.0},
-    "80-0-20": {"mask_share": 0.8, "random_share": 0.2},
-    "80-20-0": {"mask_share": 0.8, "random_share": 0.0},
-    "0-20-80": {"mask_share": 0.0, "random_share": 0.8},
-    "0-0-100": {"mask_share": 0.0, "random_share": 1.0},
-}
-
-
-def check_unit(settings: Any, name: str) -> None:
-    """Raises InputError unless the field `name` is one of `UNITS`, or "piece", once for "token"."""
-    if getattr(settings, name) == "piece":
-        warn_renamed("piece", "token", stacklevel=6)
-        object.__setattr__(settings, name, "token")
-    check_choice(settings, name, UNITS)
+REPLACEMENTS = ("80-10-10", "100-0-0", "80-0-20", "80-20-0", "0-20-80", "0-0-100")
 
 
 @dataclass(frozen=True)
@@ -47,35 +31,28 @@ class MaskingPolicy:
     ```
     """
 
-    # Fraction of the tokens of a sequence that are predicted; special tokens are counted.
-    mask_rate: float = 0.15
-    max_predictions: int = 20  # maximum number of predicted tokens of a sequence
-    # Each predicted token becomes [MASK] with probability `mask_share`, a random token with
-    # probability `random_share`, and otherwise stays unchanged.
-    mask_share: float = 0.8
-    random_share: float = 0.1
-    # "token" chooses single tokens; "word" chooses all tokens of a word or none.
-    unit: str = "token"
-    # n adjacent units are chosen together; n is drawn from 1 to `max_ngram` with weights 1/n.
-    max_ngram: int = 1
+    mask_rate: float = setting(0.15, "fraction of the tokens, special ones included, to predict")
+    max_predictions: int = setting(20, "maximum number of predicted tokens of a sequence")
+    mask_share: float = setting(0.8, "fraction of the predicted tokens that become [MASK]")
+    random_share: float = setting(0.1, "fraction of them that become a random token")
+    unit: str = setting("token", 'what is chosen: a "token", or a "word" with all its tokens')
+    max_ngram: int = setting(1, "most adjacent units chosen together: n of them with weight 1/n")
 
     def __post_init__(self):
         check_range(self, "more than 0, up to 1", "mask_rate")
         check_least(self, 1, "max_predictions")
         check_least(self, 1, "max_ngram", most=1_000)
-        check_unit(self, "unit")
-        shares = self.mask_share, self.random_share
-        is_valid = min(shares) >= 0 and sum(shares) <= 1
-        check(is_valid, f"mask_share and random_share are {shares}; expected 0 to 1 together")
+        check_choice(self, "unit", UNITS)
+        check_range(self, "a rate from 0 to 1", "mask_share", "random_share", "kept_share")
+
+    @property
+    def kept_share(self) -> float:
+        """The fraction of the predicted tokens that stay unchanged in the inputs."""
+        return 1 - (self.mask_share + self.random_share)
 
     def num_predictions(self, lengths: np.ndarray) -> np.ndarray:
-        """Returns the number of tokens to predict in each sequence, int [B].
-
-        Rounds half to even, as google-research/bert does under Python 3.
-
-        Args:
-            lengths: int [B], the tokens of each sequence, special tokens included.
-        """
+        """Returns the number of tokens to predict in sequences of `lengths` tokens, int [B]."""
+        # Rounds half to even, as google-research/bert does under Python 3.
         counts = np.rint(np.asarray(lengths) * self.mask_rate).astype(np.int64)
         return np.clip(counts, 1, self.max_predictions)
 
@@ -83,6 +60,10 @@ class MaskingPolicy:
 @dataclass(frozen=True)
 class Masker:
     """Masks token ids by a policy, either when records are written or when they are read.
+
+    Attributes:
+        policy: How many tokens are predicted, and what replaces them.
+        vocabulary: The vocabulary of the ids.
 
     Example:
 
@@ -93,8 +74,8 @@ class Masker:
     ```
     """
 
-    policy: MaskingPolicy  # how many tokens are predicted, and what replaces them
-    vocabulary: Vocabulary  # the vocabulary of the ids
+    policy: MaskingPolicy
+    vocabulary: Vocabulary
 
     def mask(
         self,
@@ -164,10 +145,8 @@ class Masker:
 
     @cached_property
     def _is_candidate(self) -> np.ndarray:
-        vocabulary = self.vocabulary
-        is_candidate = np.ones(len(vocabulary), bool)
-        is_candidate[[vocabulary.pad_id, vocabulary.cls_id, vocabulary.sep_id]] = False
-        return is_candidate
+        fixed = self.vocabulary.pad_id, self.vocabulary.cls_id, self.vocabulary.sep_id
+        return ~np.isin(np.arange(len(self.vocabulary)), fixed)
 
     @cached_property
     def continues(self) -> np.ndarray:
@@ -176,33 +155,26 @@ class Masker:
 
     @cached_property
     def replacement_ids(self) -> np.ndarray:
-        """The ids from which random replacements are drawn, int32 [R].
-
-        Special and [unusedN] tokens are excluded. google-research/bert draws from the whole
-        vocabulary.
-        """
-        token_ids = [
-            token_id
-            for token, token_id in self.vocabulary.ids.items()
-            if token not in self.vocabulary.specials.tokens and not is_unused(token)
-        ]
-        check(token_ids, "the vocabulary has only special tokens; expected words")
-        return np.array(token_ids, np.int32)
+        """The ids from which random replacements are drawn, int32 [R]."""
+        # Without special and [unusedN] tokens; google-research/bert draws from all tokens.
+        ids, specials = self.vocabulary.ids, self.vocabulary.specials.tokens
+        used = [n for token, n in ids.items() if token not in specials and not is_unused(token)]
+        return np.array(used, np.int32)
 
 
 def replacement_shares(name: str) -> dict[str, float]:
-    """Returns the shares of a key of `REPLACEMENTS`; raises InputError for another name."""
+    """Returns the shares of a name in `REPLACEMENTS`; raises InputError for another name."""
     check_name(name, REPLACEMENTS, what="replacement, in percent [MASK]-same-random,")
-    return REPLACEMENTS[name]
+    mask, _, random = (int(percent) / 100 for percent in name.split("-"))
+    return {"mask_share": mask, "random_share": random}
 
 
 def choose_tokens(
     candidates: np.ndarray, *, quotas: np.ndarray, generator: np.random.Generator
 ) -> np.ndarray:
-    """Chooses tokens at random; every candidate of a row is equally likely.
+    """Chooses up to quotas, int [B], of the candidates, bool [B,T], of each row at random.
 
-    From the candidates, bool [B,T], it chooses quotas, int [B], in each row, or all if there are
-    fewer. Returns their indices in the flattened batch, int64, ascending.
+    Returns their indices in the flattened batch, int64, ascending.
     """
     length = candidates.shape[1]
     # The low bits of each key are its column, so the keys of a row are distinct. The tokens with
@@ -227,10 +199,7 @@ class WordIndices(NamedTuple):
 
 
 def group_words(candidates: np.ndarray, *, continues: np.ndarray) -> WordIndices:
-    """Groups the candidates, bool [B,T], into words; bool [B,T] says which continue one.
-
-    A token after one that is no candidate, such as [SEP], always begins a word.
-    """
+    """Groups the candidates, bool [B,T], into words; `continues`, bool [B,T], joins tokens."""
     batch, length = candidates.shape
     after = np.zeros_like(candidates)
     after[:, 1:] = candidates[:, :-1] & candidates[:, 1:]
@@ -252,11 +221,11 @@ def choose_words(
 ) -> np.ndarray:
     """Chooses whole words at random, alone or as n-grams.
 
-    Words are drawn in random order until the quota of the row, int [B], is met. A drawn word is
-    chosen together with the n - 1 words that follow it. n is drawn with weights 1/n from the values
-    up to `max_ngram` that fit: the n words are adjacent, none of them is chosen yet, and together
-    they stay within the quota. A drawn word that does not fit alone is skipped. Returns the indices
-    of the chosen tokens in the flattened batch, int64, ascending.
+    Words are drawn in random order until the quota of the row is met. A drawn word is chosen
+    together with the n - 1 words that follow it. n is drawn with weights 1/n from the values up to
+    `max_ngram` that fit: the n words are adjacent, none of them is chosen yet, and together they
+    stay within the quota, int [B]. A drawn word that does not fit alone is skipped. Returns the
+    indices of the chosen tokens in the flattened batch, int64, ascending.
     """
     starts, ends, _, first = words
     is_chosen = np.zeros(len(starts), bool)

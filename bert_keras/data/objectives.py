@@ -7,8 +7,9 @@ from typing import Any, NamedTuple
 import keras
 import numpy as np
 
-from bert_keras.data import schema
+from bert_keras.data import record_file
 from bert_keras.data.masking import Masker
+from bert_keras.data.record_file import LABEL_FEATURE, WEIGHTS_FEATURE
 
 
 @dataclass(frozen=True)
@@ -17,6 +18,10 @@ class DynamicMasking:
 
     The masks of batch n depend only on (`seed`, n), so a resumed run that skips batches gets the
     same masks.
+
+    Attributes:
+        masker: Draws the masks.
+        seed: The seed of the draws.
 
     Example:
 
@@ -27,33 +32,27 @@ class DynamicMasking:
     ```
     """
 
-    masker: Masker  # draws the masks
-    seed: int  # of the draws
+    masker: Masker
+    seed: int
 
     def masked(self, number: int, features: dict[str, np.ndarray]) -> dict[str, np.ndarray]:
-        """Returns the features with masked `input_ids`, and adds the features of the predictions.
-
-        Args:
-            number: The index of the batch.
-            features: The features of a batch of plain ids.
-        """
+        """Returns the features of batch `number`, masked, with the features of the predictions."""
         generator = np.random.default_rng((self.seed, number))
         return features | self.masker.mask(features["input_ids"], generator=generator)
 
 
 def masked(features: dict) -> tuple[dict, dict, dict]:
     """Returns (inputs, targets, weights) of masked language modelling; labels are ignored."""
-    positions, target_ids = schema.PREDICTION_FEATURES
+    positions, target_ids = record_file.PREDICTION_FEATURES
     inputs = _inputs(features) | {positions: _cast(features[positions])}
     targets = {"masked_lm": _cast(features[target_ids])}
-    return inputs, targets, {"masked_lm": features[schema.WEIGHTS_FEATURE]}
+    return inputs, targets, {"masked_lm": features[WEIGHTS_FEATURE]}
 
 
 def masked_and_labelled(features: dict) -> tuple[dict, dict, dict]:
     """Returns (inputs, targets, weights) of masked language modelling and next sentence prediction.
 
-    `pretraining_dataset` calls this function. Records without labels give targets of masked
-    language modelling only.
+    `pretraining_dataset` calls this function. Without labels, there is no `next_sentence`.
 
     Args:
         features: The features of a batch of records by name, such as `input_ids`, int [B, L].
@@ -72,12 +71,13 @@ def masked_and_labelled(features: dict) -> tuple[dict, dict, dict]:
     ```
     """
     inputs, targets, weights = masked(features)
-    if schema.LABEL_POSITIONS_FEATURE in features:
-        inputs[schema.LABEL_POSITIONS_FEATURE] = _cast(features[schema.LABEL_POSITIONS_FEATURE])
-        targets["next_sentence"] = _cast(features[schema.LABEL_FEATURE])
-        weights["next_sentence"] = features[schema.LABEL_WEIGHTS_FEATURE]
-    elif schema.LABEL_FEATURE in features:
-        targets["next_sentence"] = _cast(features[schema.LABEL_FEATURE][:, 0])
+    positions = record_file.LABEL_POSITIONS_FEATURE
+    if positions in features:
+        inputs[positions] = _cast(features[positions])
+        targets["next_sentence"] = _cast(features[LABEL_FEATURE])
+        weights["next_sentence"] = features[record_file.LABEL_WEIGHTS_FEATURE]
+    elif LABEL_FEATURE in features:
+        targets["next_sentence"] = _cast(features[LABEL_FEATURE][:, 0])
         weights["next_sentence"] = _cast(targets["next_sentence"] * 0 + 1, "float32")
     return inputs, targets, weights
 
@@ -86,10 +86,10 @@ def next_tokens(features: dict) -> tuple[dict, dict, dict]:
     """Returns (inputs, targets, weights) of left-to-right language modelling.
 
     The target of each position except the last is the next token. Its weight is 1 if both tokens
-    belong to the same sequence, else 0. The names are those of masked language modelling.
+    belong to the same sequence, else 0. The names are the same as for `masked`.
     """
     inputs = _inputs(features)
-    positions, _ = schema.PREDICTION_FEATURES
+    positions, _ = record_file.PREDICTION_FEATURES
     target_ids = inputs["input_ids"][:, 1:]
     inputs[positions] = np.zeros_like(target_ids) + np.arange(target_ids.shape[1], dtype="int32")
     sequence = inputs.get("sequence_ids", inputs["input_mask"])
@@ -107,8 +107,8 @@ def replaced_tokens(features: dict) -> tuple[dict, dict, dict]:
     replaced: the target `replaced_token` only has the size of the row, with weight 1 for tokens.
     """
     inputs, targets, weights = masked(features)
-    positions, target_ids = schema.PREDICTION_FEATURES
-    inputs[target_ids], inputs[schema.WEIGHTS_FEATURE] = targets["masked_lm"], weights["masked_lm"]
+    positions, target_ids = record_file.PREDICTION_FEATURES
+    inputs |= {target_ids: targets["masked_lm"], WEIGHTS_FEATURE: weights["masked_lm"]}
     columns_L = np.arange(inputs["input_ids"].shape[1], dtype=np.uint64)
     rows_B1 = _hashes(inputs["input_ids"], columns_L).sum(axis=1, keepdims=True)
     draws_BP = _hashes(inputs[positions], rows_B1) >> np.uint64(40)  # the 24 highest bits
@@ -126,24 +126,24 @@ def _hashes(values: np.ndarray, seeds: np.ndarray) -> np.ndarray:
     return hashes ^ hashes >> np.uint64(31)
 
 
-class Examples(NamedTuple):
-    """An objective: how it reads a batch of records."""
+class PretrainingExamples(NamedTuple):
+    """How records become the examples of a pretraining objective."""
 
     # Turns a batch of features into (inputs, targets, weights), all NumPy arrays.
     from_features: Callable[[dict], Any]
-    reads_masks: bool = True  # whether it masks records of plain ids
-    needs_plain_ids: bool = False  # whether it refuses records that are masked already
+    reads_masks: bool = True  # whether records of plain ids are masked before
+    needs_plain_ids: bool = False  # whether records that are masked already are refused
 
 
-MASKED_AND_LABELLED = Examples(masked_and_labelled)
-MASKED = Examples(masked)
-REPLACED_TOKENS = Examples(replaced_tokens, needs_plain_ids=True)
-NEXT_TOKENS = Examples(next_tokens, reads_masks=False, needs_plain_ids=True)
+MASKED_AND_LABELLED = PretrainingExamples(masked_and_labelled)
+MASKED = PretrainingExamples(masked)
+REPLACED_TOKENS = PretrainingExamples(replaced_tokens, needs_plain_ids=True)
+NEXT_TOKENS = PretrainingExamples(next_tokens, reads_masks=False, needs_plain_ids=True)
 
 
 def _inputs(features: dict) -> dict:
-    names = [n for n in (*schema.SEQUENCE_FEATURES, *schema.PACKING_FEATURES) if n in features]
-    return {name: _cast(features[name]) for name in names}
+    names = (*record_file.SEQUENCE_FEATURES, *record_file.PACKING_FEATURES)
+    return {name: _cast(features[name]) for name in names if name in features}
 
 
 def _cast(values, dtype: str = "int32"):

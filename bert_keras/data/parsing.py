@@ -5,31 +5,27 @@ from functools import cache
 
 import numpy as np
 
-from bert_keras.data.record_file import FLOATS, feature_head, packed_features, varint
-from bert_keras.data.schema import PretrainingSchema, feature_kind
+from bert_keras.data import record_file
 from bert_keras.errors import InputError, counted
 
 _PREFIX = 16  # bytes of a feature that tell its name and its size
 
 
 class RecordParser:
-    """Parses records of one schema, whose integers are below `limits`, by default 2^31.
+    """Parses records of one schema, whose integers are below `limits`, by default 2^31."""
 
-    The bytes before the values of a feature follow from its name and the size of its values. The
-    parser remembers them, and reads a record field by field only if it has others.
-    """
+    # The bytes before the values of a feature follow from its name and the size of its values. The
+    # parser remembers them, and reads a record field by field only if its bytes differ.
 
-    def __init__(self, schema: PretrainingSchema, *, limits: Mapping[str, int] | None = None):
+    def __init__(
+        self, schema: record_file.PretrainingSchema, *, limits: Mapping[str, int] | None = None
+    ):
         self._lengths = schema.lengths
         self._limits = dict.fromkeys(self._lengths, 2**31) | dict(limits or {})
         self._seen: dict[bytes, tuple[bytes, str, int]] = {}
 
     def __call__(self, records: Sequence[tuple[str, bytes]]) -> dict[str, np.ndarray]:
-        """Returns the features, int32 or float32 [B, n], of records with the files that have them.
-
-        Raises:
-            InputError: A file has a record with other features or with a value out of range.
-        """
+        """Returns the features, int32 or float32 [B, n], of records, each with its file."""
         try:
             return self._parsed([record for _, record in records])
         except ValueError as error:
@@ -37,16 +33,16 @@ class RecordParser:
                 for each in records:
                     self([each])
             ((file, _),) = records
-            raise InputError(
-                f"{file} contains a wrong record ({error}); write the records again or restore "
-                "their vocabulary"
-            ) from error
+            raise InputError(f"{file} has a wrong record ({error}); write it again") from error
 
     def _parsed(self, records: Sequence[bytes]) -> dict[str, np.ndarray]:
         rows = [self._split(record) for record in records]
         features = {}
         for name, length in self._lengths.items():
-            is_float, limit = feature_kind(name) == FLOATS, self._limits[name]
+            is_float, limit = (
+                record_file.feature_kind(name) == record_file.FLOATS,
+                self._limits[name],
+            )
             array = (_floats if is_float else _integers)([row[name] for row in rows], length)
             # A negative integer has more bytes than `_integers` takes.
             if array is None or not array.max() < limit or (is_float and array.min() < 0):
@@ -67,12 +63,12 @@ class RecordParser:
             at += size
         if at == len(record) and len(found) == len(self._lengths):
             return found
-        features = packed_features(record)
+        features = record_file.packed_features(record)
         for name in self._lengths:
-            kind = feature_kind(name)
+            kind = record_file.feature_kind(name)
             found_kind, values = features.get(name, (kind, b""))
             found[name] = values if found_kind == kind else b""
-            head = feature_head(name, kind, len(values))
+            head = record_file.feature_head(name, kind, len(values))
             seen[head[:_PREFIX]] = head, name, len(head) + len(values)
         return found
 
@@ -80,7 +76,7 @@ class RecordParser:
 @cache
 def _head_of_example(size: int) -> bytes:
     """Returns the bytes before the features of an example of `size` bytes."""
-    return b"\x0a" + varint(max(0, size - 1 - len(varint(size))))
+    return b"\x0a" + record_file.varint(max(0, size - 1 - len(record_file.varint(size))))
 
 
 def _floats(values: list[bytes], length: int) -> np.ndarray | None:
@@ -90,9 +86,9 @@ def _floats(values: list[bytes], length: int) -> np.ndarray | None:
 
 
 def _integers(values: list[bytes], length: int) -> np.ndarray | None:
-    """Returns rows of varints, [B, length]; None if a row has others or more of them."""
+    """Returns rows of varints, [B, length]; None if a row does not have `length` of them."""
     data = np.frombuffer(b"".join(values), np.uint8)
-    last = np.flatnonzero(data < 128)  # byte of each varint
+    last = np.flatnonzero(data < 128)  # byte of each record_file.varint
     ends = np.cumsum(np.fromiter(map(len, values), np.int64, len(values)))
     if len(last) != length * len(values) or (last[length - 1 :: length] != ends - 1).any():
         return None

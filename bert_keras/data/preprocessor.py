@@ -3,24 +3,28 @@
 from collections.abc import Sequence
 from dataclasses import KW_ONLY, dataclass
 from itertools import chain
-from typing import Any
+from typing import Any, ClassVar
 
 import numpy as np
 
 from bert_keras.data.encoded import EncodedTexts
-from bert_keras.data.schema import SEQUENCE_FEATURES
-from bert_keras.errors import answers_typos, check, counted
-from bert_keras.text.encode import check_column, checked_columns
+from bert_keras.data.record_file import SEQUENCE_FEATURES
+from bert_keras.errors import LARGEST_COUNT, InputError, suggest_keyword_names
+from bert_keras.text.columns import checked_columns, columns_of
 from bert_keras.text.tokenizer import TextTokenizer
 
 
-@answers_typos
+@suggest_keyword_names
 @dataclass(frozen=True)
 class Preprocessor:
     """Converts texts, or pairs of texts, to the inputs of a model.
 
+    Attributes:
+        tokenizer: The tokenizer of the model.
+        max_length: Maximum number of tokens of a row, special tokens included.
+
     Raises:
-        InputError: On a call, a value that is not a string, or columns of different lengths.
+        InputError: A call receives a value that is not a string, or columns of different lengths.
 
     Example:
 
@@ -32,11 +36,13 @@ class Preprocessor:
     ```
     """
 
-    tokenizer: TextTokenizer  # the tokenizer of the model
+    tokenizer: TextTokenizer
     _: KW_ONLY
-    max_length: int  # maximum number of tokens of a row, special tokens included
+    max_length: int
+    _fewest_columns: ClassVar[int] = 1
+    _most_columns: ClassVar[int] = 2
 
-    def __call__(self, texts) -> dict[str, Any]:
+    def __call__(self, texts: Any) -> dict[str, Any]:
         """Returns the arrays of `encode`.
 
         Args:
@@ -67,8 +73,11 @@ class Preprocessor:
     def encoded(self, columns: Sequence[list[str]]) -> EncodedTexts:
         """Returns the rows of columns of B texts each, without targets."""
         columns = checked_columns(*columns)
-        sizes = [len(column) for column in columns]
-        check(len({*sizes}) == 1, f"the columns have {sizes} texts; expected equal numbers")
+        if not self._fewest_columns <= len(columns) <= self._most_columns:
+            raise InputError(
+                f"there are {len(columns)} columns of texts; expected {self._fewest_columns} to "
+                f"{self._most_columns}"
+            )
         return EncodedTexts(
             texts=tuple(map(self.tokenizer.ids_batch, self._texts(columns))),
             max_length=self.max_length,
@@ -78,7 +87,6 @@ class Preprocessor:
 
     def _texts(self, columns: list[list[str]]) -> list[list[str]]:
         """Returns the one or two texts of each sequence."""
-        check(len(columns) < 3, f"there are {len(columns)} columns of texts; expected one or two")
         return columns
 
     def _num_sequences(self, num_columns: int) -> int:
@@ -88,10 +96,9 @@ class Preprocessor:
 
 @dataclass(frozen=True)
 class GroupPreprocessor(Preprocessor):
-    """Converts each text to a row of its own, for a model that embeds texts separately.
+    """Converts each text of G columns to a row of its own: [B,G,T], or [B,T] for one column."""
 
-    It takes G columns, whose texts at the same position belong together: [B,G,T], or [B,T].
-    """
+    _most_columns = LARGEST_COUNT
 
     def _texts(self, columns):
         return [[*chain.from_iterable(zip(*columns, strict=True))]]
@@ -104,37 +111,12 @@ class GroupPreprocessor(Preprocessor):
 class ChoicePreprocessor(Preprocessor):
     """Converts contexts and at least two columns of choices to one row for each choice, [B,C,T]."""
 
+    _fewest_columns, _most_columns = 3, LARGEST_COUNT
+
     def _texts(self, columns):
         contexts, *choices = columns
-        found = f"the contexts come with {counted(len(choices), 'column')} of choices"
-        check(len(choices) > 1, f"{found}; expected at least 2")
         texts = [*chain.from_iterable(zip(*choices, strict=True))]
         return [[each for each in contexts for _ in choices], texts]
 
     def _num_sequences(self, num_columns):
         return num_columns - 1
-
-
-def is_text(data) -> bool:
-    """Returns whether `data` is a column of strings, or its spec, or a tuple of such columns."""
-    if isinstance(data, tuple):
-        return bool(data) and all(map(is_text, data))
-    if isinstance(data, (str, bytes)):
-        return True
-    dtype = getattr(data, "dtype", None)
-    if isinstance(data, list) or str(dtype) == "object":
-        first = next(iter(data), None)
-        if isinstance(first, (tuple, list, np.ndarray)):  # words, or pairs, which are refused
-            return any(isinstance(each, str) for each in first)
-        return isinstance(first, (str, bytes))
-    return "str" in str(dtype) or getattr(dtype, "kind", "") in ("S", "U")
-
-
-def columns_of(texts) -> tuple[list, ...]:
-    """Returns one or several columns of strings as lists; bytes that are not UTF-8 are dropped."""
-    columns = []
-    for column in texts if isinstance(texts, tuple) else (texts,):
-        check_column(column)
-        values = column if isinstance(column, list) else column.__array__().tolist()
-        columns.append([v.decode("utf-8", "ignore") if isinstance(v, bytes) else v for v in values])
-    return tuple(columns)

@@ -1,26 +1,158 @@
-"""Finds and reads TFRecord files of `tf.train.Example`s, without TensorFlow.
+"""Defines the features of a pretraining record, and reads and writes files without TensorFlow.
 
-Formats: protobuf's wire format; tensorflow/core/lib/io/record_writer.h.
+The names come from google-research/bert `create_pretraining_data.py`, whose files can be used
+unchanged. `next_sentence_labels` is 1 for a random second text and 0 for the actual next text.
+A file is a TFRecord file (tensorflow/core/lib/io/record_writer.h) of `tf.train.Example`s in the
+wire format of protobuf. Features are sorted by name, so equal features give equal bytes.
+
+Legend: T positions of a record, P predictions of a record, S sequences of a record.
 """
 
 import glob
+import hashlib
 import os
-from collections.abc import Iterator, Sequence
-from functools import cache
+from collections import Counter
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from dataclasses import dataclass
+from functools import cache, partial
+from pathlib import Path
+from typing import Any
 
 import google_crc32c
+import numpy as np
 
-from bert_keras.errors import check
+from bert_keras.errors import InputError, check_least, counted
 from bert_keras.files import StrPath, existing_file
 
 FLOATS, INTEGERS = 2, 3  # numbers of the lists in `tf.train.Feature`
+# An encoded batch: bytes, uint8 [B,n], or [1,n] if they are equal for all rows; and bool [B,n],
+# which of the bytes are used. None uses all bytes.
+Block = tuple[np.ndarray, np.ndarray | None]
+SEQUENCE_FEATURES = ("input_ids", "input_mask", "segment_ids")  # int64 [T]
+PREDICTION_FEATURES = ("masked_lm_positions", "masked_lm_ids")  # int64 [P], padded with 0
+WEIGHTS_FEATURE = "masked_lm_weights"  # float32 [P], 0 where padded
+LABEL_FEATURE = "next_sentence_labels"  # int64 [S]
+# Features of records with several sequences. A token attends only to tokens with the same
+# `sequence_ids`, which count from 1 and are 0 for padding. `position_ids` restart at 0 at each
+# [CLS].
+PACKING_FEATURES = ("position_ids", "sequence_ids")  # int64 [T]
+LABEL_POSITIONS_FEATURE = "next_sentence_positions"  # int64 [S], of each [CLS], padded with 0
+LABEL_WEIGHTS_FEATURE = "next_sentence_weights"  # float32 [S], 0 where padded
+_PACKED_LABEL_FEATURES = (LABEL_POSITIONS_FEATURE, LABEL_WEIGHTS_FEATURE)
+_FLOATS = (WEIGHTS_FEATURE, LABEL_WEIGHTS_FEATURE)
+SHORTEST_RECORD = 5  # [CLS] A [SEP] B [SEP]
+LONGEST_RECORD = 2**16  # positions; a batch of 1,024 records then takes 0.5 GB for each feature
+
+
+@dataclass(frozen=True)
+class PretrainingSchema:
+    """The shape of the records of a file; raises InputError for a field that is too small."""
+
+    max_length: int = 128  # positions of a record (T)
+    # Predictions of a record (P). With 0, records hold plain ids and are masked when they are read.
+    max_predictions: int = 20
+    has_labels: bool = True  # whether each sequence has a next sentence label
+    # Maximum number of sequences that share a record (S). A record without labels does not depend
+    # on this number, so any value above 1 becomes max(2, T // 3), the largest possible number.
+    max_sequences: int = 1
+
+    def __post_init__(self):
+        check_least(self, SHORTEST_RECORD, "max_length", most=LONGEST_RECORD)
+        check_least(self, 0, "max_predictions", most=LONGEST_RECORD)
+        check_least(self, 1, "max_sequences", most=LONGEST_RECORD)
+        if self.max_sequences > 1 and not self.has_labels:
+            object.__setattr__(self, "max_sequences", max(2, self.max_length // 3))
+
+    @property
+    def lengths(self) -> dict[str, int]:
+        """The number of values of each feature, in the order in which records are written."""
+        lengths: dict[str, int] = dict.fromkeys(SEQUENCE_FEATURES, self.max_length)
+        if self.max_predictions:
+            lengths |= dict.fromkeys((*PREDICTION_FEATURES, WEIGHTS_FEATURE), self.max_predictions)
+        if self.is_packed:
+            lengths |= dict.fromkeys(PACKING_FEATURES, self.max_length)
+        if self.has_labels:
+            lengths[LABEL_FEATURE] = self.max_sequences
+        if self.has_labels and self.is_packed:
+            lengths |= dict.fromkeys(_PACKED_LABEL_FEATURES, self.max_sequences)
+        return dict(sorted(lengths.items()))
+
+    @property
+    def is_packed(self) -> bool:
+        """Whether several sequences share a record."""
+        return self.max_sequences > 1
+
+    def __str__(self) -> str:
+        labels = "with" if self.has_labels else "without"
+        packed = f", up to {self.max_sequences} sequences each" if self.is_packed else ""
+        return (
+            f"{self.max_length} positions and {counted(self.max_predictions, 'prediction')}, "
+            f"{labels} next sentence labels{packed}"
+        )
+
+    def limits(self, vocab_size: int | None) -> dict[str, int]:
+        """Returns the number that all values of a feature of integers are below."""
+        positions = ("position_ids", "masked_lm_positions", LABEL_POSITIONS_FEATURE)
+        limits: dict[str, int] = dict.fromkeys(positions, self.max_length)
+        limits |= dict.fromkeys(("input_ids", "masked_lm_ids"), vocab_size or 2**31)
+        limits |= dict.fromkeys(("input_mask", "segment_ids", LABEL_FEATURE), 2)
+        return limits | {"sequence_ids": self.max_length + 1}
+
+
+def feature_kind(name: str) -> int:
+    """Returns the kind of a feature of a record, `FLOATS` or `INTEGERS`."""
+    return FLOATS if name in _FLOATS else INTEGERS
+
+
+def schema_of(path: StrPath) -> PretrainingSchema:
+    """Returns the schema of a record file, from its first record."""
+    path = os.fspath(existing_file(path))
+    try:
+        features = packed_features(next(read_records(path), b""))
+    except ValueError:
+        features = {}
+    counts = {}  # of values, 0 for another kind of values
+    for name, (kind, values) in features.items():
+        numbers = len(values) // 4 if kind == FLOATS else sum(byte < 128 for byte in values)
+        counts[name] = numbers if kind == feature_kind(name) else 0
+
+    def has_any(*features):  # features may be missing
+        return any(name in counts for name in features)
+
+    schema = PretrainingSchema(  # that fits these numbers of values best
+        max(SHORTEST_RECORD, counts.get("input_ids", 0)),
+        counts.get("masked_lm_positions", int(has_any(*PREDICTION_FEATURES, WEIGHTS_FEATURE))),
+        has_labels=has_any(LABEL_FEATURE, *_PACKED_LABEL_FEATURES),
+        max_sequences=max(2, counts.get(LABEL_FEATURE, 0))
+        if has_any(*PACKING_FEATURES, *_PACKED_LABEL_FEATURES)
+        else 1,
+    )
+    wrong = [
+        f"{name} ({counts.get(name, 0)}, not {length})"
+        for name, length in schema.lengths.items()
+        if counts.get(name) != length
+    ]
+    if wrong:
+        raise InputError(
+            f"{path} is empty, damaged, or has no pretraining records, by {', '.join(wrong)}"
+        )
+    return schema
+
+
+def common_schema(files: Sequence[str]) -> PretrainingSchema:
+    """Returns the schema of the first record of all files; InputError if they differ."""
+    first, *others = files
+    expected = schema_of(first)
+    for file in others:
+        if (schema := schema_of(file)) != expected:
+            raise InputError(f"{file} has records of {schema}, but {first} of {expected}")
+    return expected
 
 
 def record_files(records: StrPath | Sequence[StrPath]) -> list[str]:
     """Returns the sorted paths of the record files that folders, patterns or file names match.
 
     A folder stands for its `train*.tfrecord` files, or all its `*.tfrecord` files without these.
-    Raises InputError if one of `records` matches no file.
     """
     if isinstance(records, (str, os.PathLike)):
         records = [records]
@@ -31,7 +163,8 @@ def record_files(records: StrPath | Sequence[StrPath]) -> list[str]:
             found = glob.glob(f"{folder}/train*.tfrecord") or glob.glob(f"{folder}/*.tfrecord")
         else:
             found = [file for file in (pattern, *glob.glob(pattern)) if os.path.isfile(file)]
-        check(found, f"{pattern} contains or matches no *.tfrecord files; expected record files")
+        if not found:
+            raise InputError(f"{pattern} has no *.tfrecord files; name a folder of records")
         files.update(found)
     return sorted(files)
 
@@ -45,8 +178,8 @@ def read_records(path: StrPath) -> Iterator[bytes]:
             is_whole = length <= size and head == framed_length(length)
             data = file.read(length + 4) if is_whole else b""
             record = data[:-4]
-            is_whole = len(record) == length and data[-4:] == checksum(record)
-            check(is_whole, f"{path} is truncated or corrupt; write the records again")
+            if len(record) != length or data[-4:] != checksum(record):
+                raise InputError(f"{path} is truncated or corrupt; write the records again")
             yield record
 
 
@@ -84,10 +217,7 @@ def feature_head(name: str, kind: int, length: int) -> bytes:
 
 
 def packed_features(record: bytes) -> dict[str, tuple[int, bytes]]:
-    """Returns by name the kind and the bytes of the values of each feature of an example.
-
-    Raises ValueError if the bytes, in any form that protobuf allows, are no example.
-    """
+    """Returns by name the kind and the bytes of the values of each feature, or ValueError."""
     features = {}
     for part, entries in _fields(record):
         for _, entry in _fields(entries) if part == 1 else ():
@@ -125,3 +255,98 @@ def _number_at(message: bytes, at: int) -> tuple[int, int]:
         if byte < 128:
             return number, at + shift // 7 + 1
     raise ValueError("a varint has no end")
+
+
+def write_record_file(output: Path, batches: Iterable[dict[str, np.ndarray]]) -> dict[str, Any]:
+    """Writes batches of features and returns the entry of the manifest, with counts."""
+    total, digest = Counter(), hashlib.sha256()
+    with output.open("wb") as file:
+        for features in batches:
+            records, num_records = framed(serialized(features)), len(features["input_ids"])
+            file.write(records)
+            digest.update(records)
+            sequences = features.get("sequence_ids", np.ones((num_records, 1), np.int64))
+            total.update(
+                bytes=len(records),
+                records=num_records,
+                sequences=int(sequences.max(axis=1).sum()),
+                tokens=int(features["input_mask"].sum()),
+                labels_one=int(np.sum(features.get("next_sentence_labels", 0))),
+            )
+    return {"file": output.name, **total, "sha256": digest.hexdigest()}
+
+
+def serialized(features: dict[str, np.ndarray]) -> list[bytes]:
+    """Encodes each row of features, int [B,n] from 0 to 2^32-1 or float32 [B,n], as one Example."""
+    blocks: list[Block] = []
+    for name in sorted(features):
+        values = features[name]
+        if np.issubdtype(values.dtype, np.floating):
+            kind, data, used = FLOATS, np.ascontiguousarray(values, "<f4").view(np.uint8), None
+        else:
+            kind, (data, used) = INTEGERS, varints(values)
+        if used is None:
+            head = np.frombuffer(feature_head(name, kind, data.shape[1]), np.uint8)
+            blocks += [(head[None], None), (data, None)]
+        else:
+            lengths = np.count_nonzero(used, axis=1)
+            blocks += [_by_length(partial(feature_head, name, kind), lengths), (data, used)]
+    sizes = sum(_num_bytes(block) for block in blocks) + np.zeros(len(data), np.int64)
+    blocks.insert(0, _by_length(lambda n: b"\x0a" + varint(n), sizes))
+    ends = (sizes + _num_bytes(blocks[0])).cumsum().tolist()
+    flat = _used_bytes(blocks, num_rows=len(data)).tobytes()
+    return [flat[start:end] for start, end in zip([0, *ends], ends, strict=False)]
+
+
+def _num_bytes(block: Block) -> np.ndarray | int:
+    """Returns the number of used bytes of each row, int [B], or one number for all rows."""
+    data, used = block
+    return data.shape[1] if used is None else np.count_nonzero(used, axis=1)
+
+
+def _used_bytes(blocks: list[Block], *, num_rows: int) -> np.ndarray:
+    """Returns the used bytes of all blocks, row by row."""
+    width = sum(data.shape[1] for data, _ in blocks)
+    all_data, all_used = np.empty((num_rows, width), np.uint8), np.ones((num_rows, width), bool)
+    end = 0
+    for data, used in blocks:
+        start, end = end, end + data.shape[1]
+        all_data[:, start:end] = data
+        if used is not None:
+            all_used[:, start:end] = used
+    return np.compress(all_used.ravel(), all_data.ravel())
+
+
+def varints(values: np.ndarray) -> Block:
+    """Encodes each row of int [B,n], with 0 <= value < 2^32, as a sequence of varints."""
+    most = int(values.max(initial=0))
+    if most < 128:
+        return values.astype(np.uint8), None
+    size = -(-most.bit_length() // 7)
+    rest = values.astype(np.uint32)
+    data, used = np.empty((*rest.shape, size), np.uint8), np.empty((*rest.shape, size), bool)
+    used[..., 0] = True
+    for byte in range(size):
+        data[..., byte] = rest
+        if byte + 1 < size:
+            rest >>= 7
+            np.greater(rest, 0, out=used[..., byte + 1])
+            data[..., byte] |= 128
+            data[..., byte] ^= (~used[..., byte + 1]).view(np.uint8) << 7
+    return data.reshape(len(data), -1), used.reshape(len(used), -1)
+
+
+def _by_length(encode: Callable[[int], bytes], lengths: np.ndarray) -> Block:
+    """Applies `encode` to the length of each row."""
+    distinct, rows = np.unique(lengths, return_inverse=True)
+    encoded = [encode(length) for length in distinct.tolist()]
+    width = max(map(len, encoded))
+    data = np.frombuffer(b"".join(bytes_.ljust(width, b"\0") for bytes_ in encoded), np.uint8)
+    used = np.arange(width) < np.array([[len(bytes_)] for bytes_ in encoded])
+    return data.reshape(-1, width)[rows], used[rows]
+
+
+def framed(records: list[bytes]) -> bytes:
+    """Joins records in the format of a TFRecord file: length, its checksum, data, its checksum."""
+    frames = ((framed_length(len(data)), data, checksum(data)) for data in records)
+    return b"".join(part for frame in frames for part in frame)

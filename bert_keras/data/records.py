@@ -9,11 +9,10 @@ import keras
 import numpy as np
 
 from bert_keras.data.batches import Batches
-from bert_keras.data.objectives import MASKED_AND_LABELLED, DynamicMasking, Examples
+from bert_keras.data.objectives import MASKED_AND_LABELLED, DynamicMasking, PretrainingExamples
 from bert_keras.data.parsing import RecordParser
-from bert_keras.data.record_file import read_records, record_files
-from bert_keras.data.schema import common_schema
-from bert_keras.errors import answers_typos, check
+from bert_keras.data.record_file import common_schema, read_records, record_files
+from bert_keras.errors import InputError, suggest_keyword_names
 from bert_keras.files import StrPath
 
 SHUFFLE_BUFFER = 50_000  # records; about 1 KB each at 128 positions
@@ -23,7 +22,7 @@ BLOCK = 16  # adjacent records of a file
 PARSED_AT_ONCE = 1024  # records
 
 
-@answers_typos
+@suggest_keyword_names
 def pretraining_dataset(
     files: StrPath | Sequence[StrPath],
     *,
@@ -32,7 +31,7 @@ def pretraining_dataset(
     repeat: bool = False,
     drop_remainder: bool = True,
     masking: DynamicMasking | None = None,
-    objective: Examples = MASKED_AND_LABELLED,
+    objective: PretrainingExamples = MASKED_AND_LABELLED,
 ):
     """Reads record files as batches of (inputs, targets, weights), which `fit` takes.
 
@@ -48,8 +47,7 @@ def pretraining_dataset(
 
     The order depends only on the seed and on the number of the epoch, so a run can resume with
     `.skip(n)`. Without `repeat`, all files are read once to count the batches. A file that is
-    damaged later raises an InputError, which TensorFlow turns into one of its own errors; its
-    message contains that of the InputError.
+    damaged later raises an InputError, which TensorFlow turns into one of its own errors.
 
     Args:
         files: A folder with training records, or file names or glob patterns.
@@ -59,7 +57,7 @@ def pretraining_dataset(
         drop_remainder: Whether to drop a last batch with fewer records.
         masking: Masks records of plain ids while they are read, differently in each epoch. Without
             `repeat`, each pass over the batches gives the same masks.
-        objective: The objective of bert_keras/data/objectives.py. `MASKED` gives no
+        objective: A kind of examples in bert_keras/data/objectives.py. `MASKED` gives no
             `next_sentence`; `NEXT_TOKENS` needs plain ids and has a target at each of P = L - 1
             positions.
 
@@ -86,11 +84,7 @@ def pretraining_dataset(
 
 
 class Records:
-    """Record files of one schema, with token ids below `vocab_size` if it is known.
-
-    Raises:
-        InputError: A file is missing or not a record file, or files differ in their features.
-    """
+    """Record files of one schema, with token ids below `vocab_size` if it is known."""
 
     def __init__(self, files: Sequence[str], *, vocab_size: int | None = None):
         self.files, self.schema, self._vocab_size = [*files], common_schema(files), vocab_size
@@ -108,15 +102,17 @@ class Records:
         repeat: bool = False,
         drop_remainder: bool = True,
         masking: DynamicMasking | None = None,
-        objective: Examples = MASKED_AND_LABELLED,
+        objective: PretrainingExamples = MASKED_AND_LABELLED,
     ) -> Batches:
         """Returns batches of NumPy arrays; see `pretraining_dataset` for the arguments."""
         file, schema, vocab_size = self.files[0], self.schema, self._vocab_size
-        is_usable = not (schema.max_predictions and objective.needs_plain_ids)
-        check(is_usable, f"{file} contains masked records; this objective needs {PLAIN_IDS}")
-        has_masks = schema.max_predictions > 0 or not objective.reads_masks
-        check(not (has_masks and masking), f"{file} needs no masks; leave out `masking`")
-        check(has_masks or masking, f"{file} contains records of plain ids; pass `masking`")
+        has_masks, is_masking = schema.max_predictions > 0, masking is not None
+        needs_masking = objective.reads_masks and not has_masks
+        if (has_masks and objective.needs_plain_ids) or needs_masking != is_masking:
+            raise InputError(
+                f"{file} has records of {schema}; pass `masking` if they have 0 predictions, and "
+                f"only then; some objectives need {PLAIN_IDS}, or read no masks"
+            )
         if masking and vocab_size is None:
             vocab_size = len(masking.masker.vocabulary)
         parse = RecordParser(schema, limits=schema.limits(vocab_size))

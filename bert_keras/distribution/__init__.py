@@ -1,4 +1,4 @@
-"""What Keras' trainer lacks for the global batch: losses over all replicas and batches in parts."""
+"""Training on several devices: strategies, losses of the global batch and batches in parts."""
 
 STRATEGIES = ("auto", "one", "mirrored", "multiworker", "tpu")
 PRECISIONS = ("auto", "float32", "bfloat16", "float16")

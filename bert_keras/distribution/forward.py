@@ -9,16 +9,15 @@ def compiled(function: Callable, model: keras.Model, *, names: Collection[str] =
     """Compiles a function that calls a model without dropout and changes no weights.
 
     With TensorFlow, one trace serves batches of every size and length. JAX compiles each shape. The
-    result reads the current weights. `names` are those of the inputs if the function has one
-    argument, a dict of int32 [B, T].
+    result reads the current weights. `names` are the keys of the function's argument if it is one
+    dict of int32 arrays [B, T].
     """
     if keras.config.backend() == "tensorflow":
         import tensorflow as tf
 
         spec = [dict.fromkeys(names, tf.TensorSpec((None, None), tf.int32))] if names else None
-        return tf.function(
-            function, input_signature=spec, reduce_retracing=not names, autograph=False
-        )
+        options = {"input_signature": spec, "reduce_retracing": not names, "autograph": False}
+        return tf.function(function, **options)
     import jax
 
     @jax.jit

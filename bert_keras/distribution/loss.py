@@ -1,4 +1,4 @@
-"""Losses whose mean is that of the global batch, on any number of replicas and in any parts."""
+"""Losses whose mean is taken over the global batch, on any number of replicas and in parts."""
 
 import math
 from dataclasses import dataclass
@@ -7,17 +7,13 @@ from typing import Any
 import keras
 from keras import ops
 
-from bert_keras.distribution.replicas import (
-    concatenated_over_replicas,
-    num_replicas,
-    sum_over_replicas,
-)
 from bert_keras.errors import InputError
+from bert_keras.layers import Tensor
 
 
 @dataclass(frozen=True)
 class PartWeight:
-    """The sample weights of one part of a batch, and the number that divides its loss."""
+    """The sample weights of one part of a batch, and the divisor of its loss."""
 
     weight: Any
     divisor: Any
@@ -26,28 +22,27 @@ class PartWeight:
 class GlobalLoss(keras.losses.Loss):
     """A loss that is divided by the weight of the global batch.
 
-    Keras divides the loss of each replica by its own weight, so that predictions on replicas with
-    fewer of them count more. Here the weights are first added over all replicas. Subclasses define
-    `call`, which returns one number for each element, [B, ...]. All values are float32.
+    Keras divides the loss of each replica by the replica's own weight, so a prediction counts more
+    on a replica with few predictions. Here the weights are first added over all replicas.
+    Subclasses define `call`, which returns one number for each element, [B, ...].
 
     With the `reduction` "sum", the sum is not divided. With "mean_with_sample_weight", the weight
     is the sum of the sample weights, if there are any. Otherwise it is the number of rows, and all
-    elements of a row count equally. A loss that compares rows with each other sets
-    `needs_whole_batch`, and receives the rows of all replicas.
+    elements of a row count equally.
     """
 
     epsilon = 0.0  # is added to the weight
-    needs_whole_batch = False  # whether the loss of a row depends on other rows
+    needs_whole_batch = False  # whether a loss compares rows, and needs the rows of all replicas
 
-    def sum(self, y_true, y_pred, sample_weight=None):
-        """Returns the weighted sum of losses or, where rows count, of the mean loss of each."""
+    def sum(self, y_true: Tensor, y_pred: Tensor, sample_weight: Tensor = None):
+        """Returns the weighted sum of the losses of elements or, if rows count, of rows."""
         losses = ops.cast(self.call(y_true, y_pred), "float32")
         if sample_weight is not None:
             weights, rank = ops.cast(sample_weight, "float32"), len(losses.shape)
-            if 0 < len(weights.shape) < rank:  # weights [B] would broadcast in losses [B, B]
+            # Weights [B] would broadcast in losses [B, B]; a loss that is one number takes none.
+            if 0 < len(weights.shape) < rank or (rank == 0 and weights.shape):
                 raise InputError(
-                    f"the sample weights have the shape {tuple(weights.shape)}; expected "
-                    f"{rank} dimensions, those of the losses, {tuple(losses.shape)}"
+                    f"the sample weights have the shape {weights.shape}; expected {losses.shape}"
                 )
             # Weights [B, 1] would broadcast losses [B] to [B, B].
             losses *= ops.squeeze(weights, -1) if len(weights.shape) > rank else weights
@@ -56,24 +51,15 @@ class GlobalLoss(keras.losses.Loss):
             return total
         return ops.divide_no_nan(total, ops.cast(math.prod(ops.shape(losses)[1:]), "float32"))
 
-    def weight(self, num_rows, sample_weight=None):
-        """Returns the weight of `num_rows` rows, their part of the divisor of the mean."""
-        if self._counts_weights(sample_weight):
-            return ops.sum(ops.cast(sample_weight, "float32"))
-        return ops.cast(num_rows, "float32")
-
-    def divisor(self, num_rows, sample_weight=None):
-        """Returns the number by which the sum over the global batch is divided.
-
-        Args:
-            num_rows: The number of rows of this replica.
-            sample_weight: The sample weights of these rows.
-        """
+    def divisor(self, num_rows: Any, sample_weight: Tensor = None):
+        """Returns the divisor of the sum over the global batch, from the rows of this replica."""
         if self.reduction == "sum":
             return 1.0
-        return sum_over_replicas(self.weight(num_rows, sample_weight)) + self.epsilon
+        is_weighted = self._counts_weights(sample_weight)
+        weight = ops.sum(ops.cast(sample_weight if is_weighted else num_rows, "float32"))
+        return sum_over_replicas(weight) + self.epsilon
 
-    def __call__(self, y_true, y_pred, sample_weight=None):
+    def __call__(self, y_true: Tensor, y_pred: Tensor, sample_weight: Tensor = None):
         if is_part := isinstance(sample_weight, PartWeight):
             sample_weight, divisor = sample_weight.weight, sample_weight.divisor
         else:
@@ -87,8 +73,8 @@ class GlobalLoss(keras.losses.Loss):
             divisor *= num_replicas()
         loss = ops.divide_no_nan(self.sum(*rows), divisor)
         if not is_part and num_replicas() > 1:
-            # Keras logs the mean of the losses of all replicas, weighted with their rows. With an
-            # equal value on all replicas, the mean is right for any numbers of rows.
+            # Keras logs the mean of all replicas' losses, weighted with their rows. With an equal
+            # value on all replicas, the mean is right for any numbers of rows.
             loss += ops.stop_gradient(sum_over_replicas(loss) / num_replicas() - loss)
         return loss
 
@@ -98,33 +84,69 @@ class GlobalLoss(keras.losses.Loss):
 
 @keras.saving.register_keras_serializable(package="bert_keras")
 class GlobalMean(GlobalLoss):
-    """The loss `loss` of Keras, divided by the weight of the global batch.
-
-    Args:
-        loss: A loss object, such as `keras.losses.MeanSquaredError()`.
-
-    Example:
-
-    ```python
-    loss = GlobalMean(keras.losses.SparseCategoricalCrossentropy(from_logits=True))
-    ```
-    """
+    """A loss object of Keras, such as `keras.losses.MeanSquaredError()`, with a global mean."""
 
     def __init__(self, loss: keras.losses.Loss):
         super().__init__(name=loss.name, reduction=loss.reduction)
         self.loss = loss
 
-    def call(self, y_true, y_pred):
+    def call(self, y_true: Tensor, y_pred: Tensor):
         return self.loss.call(*(ops.convert_to_tensor(y, self.dtype) for y in (y_true, y_pred)))
 
     def get_config(self):
         return {"loss": keras.losses.serialize(self.loss)}
 
     @classmethod
-    def from_config(cls, config):
+    def from_config(cls, config: dict):
         return cls(keras.losses.deserialize(config["loss"]))
 
 
 def global_loss(loss: keras.losses.Loss) -> GlobalLoss:
-    """Returns the loss itself if it is a GlobalLoss, otherwise a GlobalMean of it."""
+    """Returns the loss if it is a GlobalLoss, otherwise a GlobalMean of it."""
     return loss if isinstance(loss, GlobalLoss) else GlobalMean(loss)
+
+
+def _replica_context():
+    """Returns the context of this replica; None unless it is one of several of TensorFlow."""
+    if keras.config.backend() != "tensorflow":
+        return None
+    import tensorflow as tf
+
+    context = tf.distribute.get_replica_context()
+    return context if context is not None and context.num_replicas_in_sync > 1 else None
+
+
+def num_replicas() -> int:
+    """Returns the number of replicas that compute together with the calling code."""
+    context = _replica_context()
+    return 1 if context is None else context.num_replicas_in_sync
+
+
+def sum_over_replicas(tensors: Any):
+    """Adds a structure of tensors, whose shapes are equal on all replicas, over the replicas."""
+    context = _replica_context()
+    return tensors if context is None else context.all_reduce("SUM", tensors)
+
+
+def concatenated_over_replicas(tensors: list) -> list:
+    """Concatenates the float tensors of all replicas along the first axis, in their order.
+
+    The tensors of a replica have equal numbers of rows, which may be 0. The gradient of a replica's
+    rows is the sum of the gradients over all replicas.
+    """
+    context = _replica_context()
+    if context is None:
+        return tensors
+    import tensorflow as tf
+
+    index = tf.cast(context.replica_id_in_sync_group, "int32")
+    # A sum of float32, because TensorFlow keeps int32 in the memory of the host.
+    one_hot = tf.one_hot(index, num_replicas()) * tf.cast(tf.shape(tensors[0])[0], "float32")
+    counts = tf.cast(sum_over_replicas(one_hot), "int32")
+    before, after = tf.reduce_sum(counts[:index]), tf.reduce_sum(counts[index + 1 :])
+
+    def padded(tensor):
+        sizes = [[before, after], *(len(tensor.shape) - 1) * [[0, 0]]]
+        return tf.ensure_shape(tf.pad(tensor, sizes), (None, *tensor.shape[1:]))
+
+    return sum_over_replicas([padded(tensor) for tensor in tensors])

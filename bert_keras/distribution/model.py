@@ -1,57 +1,50 @@
 """A keras.Model that can compute the gradients of a batch in parts."""
 
+from typing import Any
+
 import keras
 from keras import ops
 
-from bert_keras.distribution.loss import GlobalLoss, PartWeight
-from bert_keras.distribution.replicas import sum_over_replicas
-from bert_keras.errors import check
+from bert_keras.distribution.loss import GlobalLoss, PartWeight, sum_over_replicas
+from bert_keras.errors import InputError
 
 
 class GlobalBatchModel(keras.Model):
     """A keras.Model whose `compile` also takes `gradient_accumulation_steps`.
 
-    With more than one, each replica splits its batch into that many parts and processes one after
-    another. Only the activations of one part are in memory, and for a `GlobalLoss` the update is
-    the same. (The mean of any other loss is that over equal parts, as in Keras' optimizers.) A loss
-    that compares the rows of a batch is refused.
+    With more than one, each replica processes so many parts of its batch one after the other. Only
+    the activations of one part are in memory, and for a `GlobalLoss` the update is the same. Any
+    other loss is the mean over the parts, as in Keras' optimizers.
     """
 
     gradient_accumulation_steps = 1
 
     def compile(
         self,
-        optimizer="rmsprop",
-        loss=None,
-        loss_weights=None,
+        optimizer: Any = "rmsprop",
+        loss: Any = None,
+        loss_weights: Any = None,
         *,
         gradient_accumulation_steps: int = 1,
         **kwargs,
     ):
-        """Configures the training.
-
-        Under the policy mixed_float16 a BertAdamW scales the loss itself.
+        """Configures the training; `keras.Model.compile` describes the other arguments.
 
         Args:
-            optimizer: See `keras.Model.compile`.
-            loss: See `keras.Model.compile`.
-            loss_weights: See `keras.Model.compile`.
+            optimizer: A BertAdamW scales the loss itself under the policy mixed_float16.
+            loss: As in Keras.
+            loss_weights: As in Keras.
             gradient_accumulation_steps: The number of parts into which each replica splits its
                 batch. More than 1 needs the TensorFlow backend.
-            **kwargs: Other arguments of `keras.Model.compile`.
+            **kwargs: As in Keras.
         """
-        is_possible = gradient_accumulation_steps == 1 or keras.config.backend() == "tensorflow"
-        check(
-            gradient_accumulation_steps >= 1 and is_possible,
-            f"gradient_accumulation_steps is {gradient_accumulation_steps}; expected 1 or, with "
-            "the TensorFlow backend, more",
-        )
         compares = [getattr(each, "needs_whole_batch", False) for each in keras.tree.flatten(loss)]
-        check(
-            gradient_accumulation_steps == 1 or not any(compares),
-            "the loss compares the rows of a batch, which gradient_accumulation_steps divides; "
-            "leave it out, and reduce batch_size or max_length to save memory",
-        )
+        can_split = keras.config.backend() == "tensorflow" and not any(compares)
+        if gradient_accumulation_steps < 1 or (gradient_accumulation_steps > 1 and not can_split):
+            raise InputError(
+                f"gradient_accumulation_steps is {gradient_accumulation_steps}; expected 1 or, if "
+                "the backend is TensorFlow and the loss does not compare the rows of a batch, more"
+            )
         if not isinstance(optimizer, str) and hasattr(optimizer, "dynamic_loss_scale"):
             optimizer.dynamic_loss_scale |= self.compute_dtype == "float16"
             kwargs["auto_scale_loss"] = False
@@ -59,11 +52,11 @@ class GlobalBatchModel(keras.Model):
         self.gradient_accumulation_steps = gradient_accumulation_steps
 
     def get_compile_config(self):
-        config = super().get_compile_config()
-        parts = {"gradient_accumulation_steps": self.gradient_accumulation_steps} if config else {}
-        return config | parts
+        if config := super().get_compile_config():
+            config["gradient_accumulation_steps"] = self.gradient_accumulation_steps
+        return config
 
-    def compile_from_config(self, config):
+    def compile_from_config(self, config: dict):
         self.compile(**keras.saving.deserialize_keras_object(config))
         self.optimizer.build(self.trainable_variables)
 
@@ -85,13 +78,11 @@ class GlobalBatchModel(keras.Model):
         divisors = self._divisors(_num_rows(x), weight)
 
         def part_gradients(part):
-            x_, y_, weight_ = part_of((x, y, weight), part, num_parts)
-            weights = {
-                name: _entry(weight_, name)
-                if each is None
-                else PartWeight(_entry(weight_, name), each)
-                for name, each in divisors.items()
-            }
+            x_, y_, weight_ = _slice_part((x, y, weight), part, num_parts)
+            weights = {name: _entry(weight_, name) for name in divisors}
+            for name, divisor in divisors.items():
+                if divisor is not None:
+                    weights[name] = PartWeight(weights[name], divisor)
             with tf.GradientTape() as tape:
                 y_pred = self(x_, training=True)
                 loss = self.compute_loss(x_, y_, y_pred, weights.get(None, weights)) / num_parts
@@ -99,24 +90,24 @@ class GlobalBatchModel(keras.Model):
             self.compute_metrics(x_, y_, y_pred, sample_weight=weight_)
             return loss, tape.gradient(scaled, self.trainable_variables)
 
-        return _accumulated(part_gradients, num_parts, self.trainable_variables)
+        return _accumulate(part_gradients, num_parts, self.trainable_variables)
 
     def _divisors(self, num_rows, weight) -> dict:
-        """Returns by output, or None for a single one, the divisor of a GlobalLoss, else None."""
+        """Returns the divisor of each output's GlobalLoss; None for other losses."""
         names = next((each for each in (self.loss, weight) if isinstance(each, dict)), (None,))
-        losses = {name: _entry(self.loss, name) for name in names}
-        return {
-            name: loss.divisor(num_rows, _entry(weight, name)) / self.gradient_accumulation_steps
-            if isinstance(loss, GlobalLoss)
-            else None
-            for name, loss in losses.items()
-        }
+        divisors = {}
+        for name in names:
+            loss, divisors[name] = _entry(self.loss, name), None
+            if isinstance(loss, GlobalLoss):
+                divisor = loss.divisor(num_rows, _entry(weight, name))
+                divisors[name] = divisor / self.gradient_accumulation_steps
+        return divisors
 
     def _maybe_symbolic_build(self, iterator=None, data_batch=None):
         """Builds losses, metrics and optimizer before the first step, for batches of 0."""
         # Replaces a private method of Keras 3.15, which under a strategy of tf.distribute reads a
         # batch first. This changes the order of shuffled data, and fails with several workers. On
-        # one device it leaves them to the first step, which is then traced twice.
+        # one device it builds them in the first step, which is then traced twice.
         import tensorflow as tf
 
         if iterator is not None:
@@ -126,8 +117,8 @@ class GlobalBatchModel(keras.Model):
             self._symbolic_build(data_batch=data_batch)
 
 
-def part_of(structure, part, num_parts: int):
-    """Returns one part of every tensor: rows / `num_parts`, rounded up, or what is left."""
+def _slice_part(structure, part, num_parts: int):
+    """Returns rows / `num_parts` rows of every tensor, rounded up; the last part may have fewer."""
     import tensorflow as tf
 
     def rows(tensor):
@@ -139,7 +130,7 @@ def part_of(structure, part, num_parts: int):
     return tf.nest.map_structure(lambda each: None if each is None else rows(each), structure)
 
 
-def _accumulated(part_gradients, num_parts: int, variables):
+def _accumulate(part_gradients, num_parts: int, variables):
     """Returns the sum of the losses and of the gradients, which `part_gradients(part)` returns."""
     import tensorflow as tf
 

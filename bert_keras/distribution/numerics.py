@@ -8,8 +8,8 @@ import keras
 from bert_keras.distribution import PRECISIONS
 from bert_keras.errors import check_name
 
-# The smallest hidden size for which "auto" selects bfloat16 on a processor; see "bfloat16" in
-# docs/benchmarks/archive/pretraining.md.
+# The smallest hidden size for which "auto" selects bfloat16 on a processor: see
+# docs/benchmarks/archive/pretraining.md, "bfloat16".
 PROCESSOR_SIZE = 256
 PROCESSORS = Path("/proc/cpuinfo")  # of Linux
 
@@ -24,20 +24,16 @@ def named_policy(name: str = "auto", *, hidden_size: int = 0) -> str:
     """
     check_name(name, PRECISIONS, what="precision")
     if name == "auto":
-        is_jax = keras.config.backend() == "jax"
-        is_faster = _jax_has_bfloat16() if is_jax else _tensorflow_has_bfloat16(hidden_size)
-        name = "bfloat16" if is_faster else "float32"
+        name = "bfloat16" if _is_faster_in_bfloat16(hidden_size) else "float32"
     return name if name == "float32" else f"mixed_{name}"
 
 
-def _jax_has_bfloat16() -> bool:
-    import jax
+def _is_faster_in_bfloat16(hidden_size: int) -> bool:
+    if keras.config.backend() == "jax":
+        import jax
 
-    kinds = [(each.platform, getattr(each, "compute_capability", "0")) for each in jax.devices()]
-    return all(kind == "tpu" or float(capability) >= 8 for kind, capability in kinds)
-
-
-def _tensorflow_has_bfloat16(hidden_size: int) -> bool:
+        kinds = [(each.platform, getattr(each, "compute_capability", 0)) for each in jax.devices()]
+        return all(kind == "tpu" or float(capability) >= 8 for kind, capability in kinds)
     import tensorflow as tf
 
     gpus = tf.config.list_physical_devices("GPU")
@@ -54,11 +50,9 @@ def processor_has_bfloat16() -> bool:
 
 
 def add_in_one_order() -> None:
-    """Makes sums on CPUs deterministic, at no measurable cost, before TensorFlow computes anything.
-
-    On GPUs, TF_DETERMINISTIC_OPS would make TensorFlow reject some operations and Keras reject XLA.
-    """
+    """Makes sums on CPUs deterministic; call it before TensorFlow computes anything."""
     import tensorflow as tf
 
+    # On GPUs, TensorFlow would reject some operations, and Keras XLA.
     if not tf.config.list_physical_devices("GPU"):
         os.environ.setdefault("TF_DETERMINISTIC_OPS", "1")

@@ -1,4 +1,4 @@
-"""Selects the devices of a run and reads TF_CONFIG."""
+"""Selects the devices of a run, and reads TF_CONFIG."""
 
 import contextlib
 import functools
@@ -9,7 +9,7 @@ from contextlib import AbstractContextManager
 import keras
 
 from bert_keras.distribution import STRATEGIES
-from bert_keras.errors import check, check_name
+from bert_keras.errors import InputError, check_name
 
 
 def workers() -> list[str]:
@@ -19,8 +19,9 @@ def workers() -> list[str]:
 
 
 def check_one_machine() -> None:
-    """Raises InputError if TF_CONFIG names several workers, of which only the first has scores."""
-    check(len(workers()) < 2, "several runs in a row train on one machine; unset TF_CONFIG")
+    """Raises InputError if TF_CONFIG names several workers."""
+    if len(workers()) > 1:
+        raise InputError("this command trains on one machine only; unset TF_CONFIG")
 
 
 def is_chief() -> bool:
@@ -45,31 +46,26 @@ def num_devices() -> int:
 def strategy_scope(name: str = "auto") -> AbstractContextManager:
     """Returns the scope in which models are built and trained on the devices of a name.
 
-    Call it before the backend computes anything.
-
-    Args:
-        name: `one`: one device. `mirrored`: all GPUs of this machine, or all its logical CPUs; with
-            JAX all devices. `tpu`: all TPUs, with JAX. `multiworker`: all workers that TF_CONFIG
-            names, each with all of its GPUs, with TensorFlow. `auto`: `multiworker` if TF_CONFIG
-            names several workers, `mirrored` if there are several GPUs or, with JAX, devices,
-            otherwise `one`.
-
-    Raises:
-        InputError: The name is unknown, or cannot be used here.
+    `one`: one device. `mirrored`: all GPUs of this machine, or all its logical CPUs; with JAX all
+    devices. `tpu`: all TPUs, with JAX. `multiworker`: all workers that TF_CONFIG names, each with
+    all of its GPUs, with TensorFlow. `auto`: `multiworker` if TF_CONFIG names several workers,
+    `mirrored` if there are several GPUs or, with JAX, devices, otherwise `one`. Call it before the
+    backend computes anything.
     """
     check_name(name, STRATEGIES, what="strategy")
-    if keras.config.backend() == "tensorflow":
+    backend, num_workers = keras.config.backend(), len(workers())
+    is_tensorflow = backend == "tensorflow"
+    devices = [] if is_tensorflow else keras.distribution.list_devices()
+    has_workers = name == "multiworker" or (num_workers > 1 and not is_tensorflow)
+    if has_workers and not (is_tensorflow and num_workers):
+        raise InputError(
+            f"the backend is {backend}; multiworker needs tensorflow and, per worker, TF_CONFIG="
+            '{"cluster": {"worker": ["HOST:PORT", ...]}, "task": {"type": "worker", "index": 0}}'
+        )
+    if name == "tpu" and not any(device.startswith("tpu") for device in devices):
+        raise InputError(f"{backend} finds no TPU; set KERAS_BACKEND=jax and install jax[tpu]")
+    if is_tensorflow:
         return named_strategy(name).scope()
-    check(
-        name != "multiworker" and len(workers()) < 2,
-        "multiworker needs TensorFlow: JAX trains on one machine; unset TF_CONFIG, or set "
-        "KERAS_BACKEND=tensorflow",
-    )
-    devices = keras.distribution.list_devices()
-    check(
-        name != "tpu" or all(device.startswith("tpu") for device in devices),
-        f"JAX finds no TPU, only {', '.join(devices)}; install jax[tpu] on a machine with TPUs",
-    )
     if name == "one" or len(devices) == 1:
         return contextlib.nullcontext()
     return keras.distribution.DataParallel(devices=devices).scope()
@@ -82,31 +78,14 @@ def named_strategy(name: str = "auto"):
     gpus = tf.config.list_physical_devices("GPU")
     if name == "auto":
         name = "multiworker" if len(workers()) > 1 else "mirrored" if len(gpus) > 1 else "one"
-    if name == "multiworker":
-        check(
-            workers(),
-            "multiworker needs TF_CONFIG, which is not set; set it on every worker, with the index "
-            'of the worker, as in {"cluster": {"worker": ["HOST:PORT", ...]}, "task": {"type": '
-            '"worker", "index": 0}}',
-        )
-        return _multiworker()
     if name == "mirrored":
         devices = tf.config.list_logical_devices("GPU" if gpus else "CPU")
-        return _mirrored(*(device.name for device in devices))
-    check(
-        name != "tpu",
-        f"TensorFlow {tf.__version__} does not train on TPUs here; set KERAS_BACKEND=jax, or call "
-        "fit with TensorFlow 2.19.1, the last one with TPUs, on a TPU VM",
-    )
-    return tf.distribute.get_strategy()
-
-
-def _multiworker():
-    """Returns the strategy for several workers, with which Keras 3.15 can train."""
-    # `fit` reduces scalar logs along their first axis (keras-team/keras, issue 20585).
-    import tensorflow as tf
+        return _mirrored_strategy(*(device.name for device in devices))
+    if name == "one":
+        return tf.distribute.get_strategy()
 
     class Workers(tf.distribute.MultiWorkerMirroredStrategy):
+        # Keras' `fit` reduces scalar logs along their first axis (keras-team/keras, issue 20585).
         def reduce(self, reduce_op, value, axis):
             is_scalar = self.experimental_local_results(value)[0].shape.rank == 0
             return super().reduce(reduce_op, value, None if is_scalar else axis)
@@ -115,7 +94,7 @@ def _multiworker():
 
 
 @functools.cache  # the sums of a second strategy of the same devices would collide with its own
-def _mirrored(*devices: str):
+def _mirrored_strategy(*devices: str):
     import tensorflow as tf
 
     return tf.distribute.MirroredStrategy(devices)

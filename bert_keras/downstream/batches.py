@@ -9,8 +9,7 @@ from keras import tree
 from tqdm import tqdm
 
 from bert_keras.data.batches import Batches, batches_of
-from bert_keras.data.buckets import longest_first_batches
-from bert_keras.data.encoded import Encoded
+from bert_keras.data.encoded import Encoded, longest_first_batches
 from bert_keras.distribution.forward import compiled
 
 
@@ -20,10 +19,9 @@ def training_batches(encoded: Encoded, *, batch_size: int, seed: int) -> Batches
 
 
 class Predictor:
-    """Runs a model on encoded rows; the model is compiled once.
+    """Runs a model on encoded rows, by default its forward pass; the model is compiled once.
 
-    `forward` takes the model and a batch; it returns the outputs, or what a task needs of them, and
-    the loss of the batch or None.
+    `forward` takes the model and a batch, and returns outputs and the loss of the batch or None.
     """
 
     def __init__(self, model: keras.Model, *, forward: Callable | None = None):
@@ -37,8 +35,7 @@ class Predictor:
         """Runs the model on all rows; returns the output for each row, in order, and the mean loss.
 
         An output is a float32 array, or a dict of them, without the batch axis; its time axis is
-        padded to the longest row of its batch. The loss is None if the model is not compiled or the
-        rows have no targets.
+        padded to the longest row of its batch. The loss is None without `compile` or targets.
         """
         if not len(encoded):
             return [], None

@@ -8,7 +8,6 @@ from bert_keras.downstream.glue import GLUE_TASKS
 from bert_keras.downstream.korean.questions import QUESTION_TASKS
 from bert_keras.downstream.korean.tags import TAG_TASKS
 from bert_keras.downstream.korean.texts import KOREAN_TASKS
-from bert_keras.downstream.names import ALIASES, ZERO_SHOT
 from bert_keras.downstream.ner.features import NER_FEATURES_TASK
 from bert_keras.downstream.ner.task import NER_TASK, POS_TASK
 from bert_keras.downstream.sentences.pairs import SENTENCE_PAIRS_TASK
@@ -16,7 +15,7 @@ from bert_keras.downstream.sentences.retrieval import RETRIEVAL_TASK
 from bert_keras.downstream.squad.task import SQUAD_TASKS
 from bert_keras.downstream.swag import SWAG_TASK
 from bert_keras.downstream.task import Task
-from bert_keras.errors import InputError, check, check_name
+from bert_keras.errors import InputError, check_name
 from bert_keras.files import StrPath
 
 TASKS: dict[str, Task] = {
@@ -38,10 +37,61 @@ TASKS: dict[str, Task] = {
 }
 
 
+# Name in TASKS -> what the task predicts
+DESCRIPTIONS = {
+    "cola": "GLUE: is a sentence acceptable",
+    "sst2": "GLUE: is a review positive",
+    "mrpc": "GLUE: do two sentences mean the same",
+    "stsb": "GLUE: similarity of two sentences, 0 to 5",
+    "qqp": "GLUE: are two questions the same",
+    "mnli": "GLUE: entailment, neutral or contradiction",
+    "qnli": "GLUE: does a sentence answer a question",
+    "rte": "GLUE: entailment or not",
+    "wnli": "GLUE: what a pronoun refers to",
+    "squad1": "SQuAD 1.1: the span that answers a question",
+    "squad2": "SQuAD 2.0: the span that answers a question, or no answer",
+    "swag": "SWAG: one of four endings",
+    "klue-tc": "KLUE: topic of a headline",
+    "klue-sts": "KLUE: similarity of two sentences",
+    "klue-nli": "KLUE: entailment, neutral or contradiction",
+    "nsmc": "Naver movie reviews: positive or negative",
+    "kornli": "KorNLI: entailment, neutral or contradiction",
+    "korsts": "KorSTS: similarity of two sentences",
+    "korquad": "KorQuAD 1.0: the span that answers a question",
+    "klue-mrc": "KLUE: the span that answers a question, or no answer",
+    "klue-ner": "KLUE: names in a sentence, by characters",
+    "naver-ner": "Naver NER: names in a sentence, by words",
+    "ner": "CoNLL files: names in a sentence",
+    "ner-features": "CoNLL files: names in a sentence, by a BiLSTM over frozen features",
+    "pos": "CoNLL files: parts of speech, or other tags of single words",
+    "classification": "your table (.csv, .tsv, .jsonl): one label for a text or a pair",
+    "multi-label": "your table: several labels",
+    "regression": "your table: a number",
+    "sentence-pairs": "your table: embeddings from pairs with a score",
+    "retrieval": "your table: embeddings of queries and passages",
+}
+
+# Tasks that only `bert-keras evaluate` has, for pretrained models
+ZERO_SHOT = {"blimp": "BLiMP: the right one of two sentences, by models without fine-tuning"}
+
+# Name in Hugging Face's library -> name in TASKS
+ALIASES = {
+    "text-classification": "classification",
+    "token-classification": "ner",
+    "question-answering": "squad1",
+    "sentence-similarity": "sentence-pairs",
+}
+
+
+def task_names() -> list[str]:
+    """Returns the names of all tasks and their aliases."""
+    return [*DESCRIPTIONS, *ZERO_SHOT, *ALIASES]
+
+
 def named_task(name: str) -> Task:
     """Returns the task of a name or alias; raises InputError, which lists the known names."""
-    command = f"bert-keras evaluate MODEL --task {name} --data DIR"
-    check(name not in ZERO_SHOT, f"{name} only scores pretrained models: {command}")
+    if name in ZERO_SHOT:
+        raise InputError(f"{name} only scores pretrained models; use evaluate --task {name}")
     check_name(name, [*TASKS, *ALIASES], what="task")
     return TASKS[ALIASES.get(name, name)]
 
@@ -49,24 +99,19 @@ def named_task(name: str) -> Task:
 def task_of(metadata: ModelMetadata, *, name: str | None, source: StrPath) -> Task:
     """Returns the task of a name with the settings on which a model was fine-tuned.
 
-    The default name is that of the fine-tuning, and that of a table for a classifier that `fit`
-    trained. A model without a task in its metadata gets the
-    default settings and its labels, or the labels of the task in place of as many numbers. A model
-    of another task, which a task of sentence embeddings scores too, gives its `max_length` alone.
-
-    Raises:
-        InputError: The model states no task, belongs to another or predicts another kind of label.
+    The default is the task of the fine-tuning, or a task for tables for a classifier that `fit`
+    trained. A model without a task in its metadata gets the default settings and its labels, or the
+    labels of the task in place of as many numbers. A task of sentence embeddings also scores models
+    of other tasks, from which it takes `max_length` alone.
     """
     tuned_on = metadata.task.get("name")
     if name is None:
-        fitting = [each.name for each in TASKS.values() if each.model == metadata.model]
-        found = f"{source} is a {metadata.model}, which has no task"
-        check(fitting, f"{found}; fine-tune it first, or score minimal pairs with the task blimp")
         kinds = {(one.model, one.problem_type or SINGLE): one.name for one in TABLE_TASKS.values()}
-        of_table = kinds.get((metadata.model, metadata.problem_type or SINGLE), "")
-        name = str(tuned_on or of_table)
-        expected = f"give it with --task (task=), one of {', '.join(fitting)}"
-        check(name, f"{source} does not state its task; {expected}")
+        name = str(tuned_on or kinds.get((metadata.model, metadata.problem_type or SINGLE), ""))
+        if not name:
+            names = [each.name for each in TASKS.values() if each.model == metadata.model]
+            expected = f"give --task (task=), one of {', '.join([*names, *ZERO_SHOT])}"
+            raise InputError(f"{source} is a {metadata.model} without a task; {expected}")
     task = named_task(name)
     name = task.name
     if metadata.model != task.model:
@@ -75,17 +120,15 @@ def task_of(metadata: ModelMetadata, *, name: str | None, source: StrPath) -> Ta
         return dataclasses.replace(task, max_length=metadata.max_length)
     labels = metadata.labels
     if metadata.task:
-        found = f"{source} was fine-tuned on the task {tuned_on!r}"
-        check(tuned_on == name, f"{found}; use it, not {name!r}")
-    else:
-        kind, expected = metadata.problem_type, task.problem_type or SINGLE
-        found = f"{source} has the problem_type {kind}"
-        check(kind in ("", expected), f"{found}; {name} expects {expected}")
-        if task.labels and {*labels} != {*task.labels}:
+        if tuned_on != name:
+            raise InputError(f"{source} was fine-tuned on the task {tuned_on!r}, not on {name!r}")
+    elif metadata.problem_type not in ("", expected := task.problem_type or SINGLE):
+        raise InputError(f"{source} has problem_type {metadata.problem_type}, not {expected}")
+    elif task.labels and {*labels} != {*task.labels}:
+        if labels != numbered_labels(len(task.labels)):
             found, expected = (", ".join(each[:20]) for each in (labels, task.labels))
-            is_numbered = labels == numbered_labels(len(task.labels))
-            check(is_numbered, f"{source} has the labels {found}; {name} has {expected}")
-            labels = task.labels
+            raise InputError(f"{source} has the labels {found}; {name} has {expected}")
+        labels = task.labels
     known = {field.name for field in dataclasses.fields(task)}
     settings = {
         field: tuple(value) if isinstance(value, list) else value

@@ -3,31 +3,95 @@
 import csv
 import dataclasses
 import io
-from collections.abc import Iterable, Sequence
+from collections import Counter
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from typing import Any, ClassVar, NamedTuple, Self
 
+import numpy as np
+
 from bert_keras.data.encoded import EncodedTexts
-from bert_keras.downstream.labels import (
-    LABEL_KINDS,
-    SCORES,
-    Label,
-    LabelPrediction,
-    OneLabel,
-    majority_accuracy,
-)
 from bert_keras.downstream.table import required_text, table_rows
 from bert_keras.downstream.task import Outputs, Scores, Task, needs_labels
-from bert_keras.errors import check, check_choice, check_least
+from bert_keras.errors import InputError, check_choice, check_least
+from bert_keras.fields import setting
 from bert_keras.files import StrPath, write_text
+from bert_keras.kinds.classifier import LABEL_KINDS, Label, LabelPrediction, OneLabel
 from bert_keras.text.tokenizer import TextTokenizer
+
+
+def accuracy(gold: Sequence, predicted: Sequence) -> float:
+    """Returns the fraction of examples with the right label."""
+    return float(np.mean([one == other for one, other in zip(gold, predicted, strict=True)]))
+
+
+def f1(gold: Any, predicted: Any, **details: Any) -> float:
+    """Returns scikit-learn's F1 score over the labels that occur in `gold` or `predicted`."""
+    from sklearn.metrics import f1_score
+
+    return float(f1_score(gold, predicted, zero_division=0.0, **details))
+
+
+def matthews(gold: Sequence[str], predicted: Sequence[str]) -> float:
+    """Returns Matthews' correlation coefficient; 0 if only one label is predicted."""
+    from sklearn.metrics import matthews_corrcoef
+
+    if len({*gold, *predicted}) == 1:
+        return 0.0  # as scikit-learn, which also warns
+    return float(matthews_corrcoef(gold, predicted))
+
+
+def correlation(gold: Sequence[float], predicted: Sequence[float], *, function: str) -> float:
+    """Returns a correlation of `scipy.stats`; 0 if all numbers are equal, where SciPy gives NaN."""
+    import scipy.stats
+
+    if np.ptp(gold) == 0 or np.ptp(predicted) == 0:
+        return 0.0
+    return float(getattr(scipy.stats, function)(predicted, gold)[0])
+
+
+def f1_of_sets(gold: Sequence[tuple], predicted: Sequence[tuple], *, average: str) -> float:
+    """Returns the "micro" or "macro" F1 score of examples with any number of labels each."""
+    labels = sorted({label for several in (*gold, *predicted) for label in several})
+    if not labels:
+        return 1.0  # no label is expected and none is predicted
+    gold_NL, predicted_NL = (
+        np.array([[label in each for label in labels] for each in sets], int)
+        for sets in (gold, predicted)
+    )
+    classes = [1] if len(labels) == 1 else None  # scikit-learn would average over its zeros too
+    return f1(gold_NL, predicted_NL, average=average, labels=classes)
+
+
+def _mean_score(gold: Sequence, predicted: Sequence, *, names: Sequence[str]) -> float:
+    return float(np.mean([SCORES[name](gold, predicted) for name in names]))
+
+
+SCORES: dict[str, Callable[..., float]] = {
+    "accuracy": accuracy,
+    "f1": partial(f1, pos_label="1"),  # MRPC and QQP: the label of equivalent texts
+    "macro_f1": partial(f1, average="macro"),
+    "matthews": matthews,
+    "pearson": partial(correlation, function="pearsonr"),
+    "spearman": partial(correlation, function="spearmanr"),
+    # KLUE-STS: texts are similar from 3 of 5 (KLUE-baseline, metrics/functional.py, klue_sts_f1).
+    "f1_of_similar": lambda gold, predicted: f1(np.array(gold) >= 3, np.array(predicted) >= 3),
+    "mean_squared_error": lambda gold, predicted: float(np.mean(np.subtract(gold, predicted) ** 2)),
+    "micro_f1_of_labels": partial(f1_of_sets, average="micro"),
+    "macro_f1_of_labels": partial(f1_of_sets, average="macro"),
+    "subset_accuracy": lambda gold, predicted: accuracy([*map(set, gold)], [*map(set, predicted)]),
+    # GLUE's overall score uses the mean for a task with two metrics.
+    "accuracy_and_f1": partial(_mean_score, names=("accuracy", "f1")),
+    "pearson_and_spearman": partial(_mean_score, names=("pearson", "spearman")),
+}
 
 
 class TextExample(NamedTuple):
     """One row of a table: one or two texts and their label."""
 
-    texts: tuple[str, ...]  # one or two
+    texts: tuple[str, ...]
     label: Label | None  # None if the row has no label
     location: str  # where the row was read, as "FILE, line N"
 
@@ -39,24 +103,24 @@ Examples = Sequence[TextExample]
 class ClassificationTask(Task[TextExample, EncodedTexts, LabelPrediction]):
     """Classification or regression of texts or pairs of texts."""
 
-    kind: str = "one"  # kind of label: "one", "many" or "number"
-    max_length: int = 128  # maximum number of tokens of a row, special tokens included
-    text_columns: tuple[str, ...] = ("text",)  # columns of one text or two
-    label_column: str = "label"  # column of the labels
+    kind: str = setting("one", 'kind of label: "one", "many" or "number"')
+    max_length: int = setting(128, "maximum number of tokens of a row, special tokens included")
+    text_columns: tuple[str, ...] = setting(("text",), "columns of one text or two")
+    label_column: str = setting("label", "column of the labels")
 
     model: ClassVar[str] = "BertClassifier"
 
     def __post_init__(self):
         num_texts = len(self.text_columns)
-        check(num_texts in (1, 2), f"text_columns has {num_texts} names; expected 1 or 2")
-        found = f"{self.label_column!r} is a text column and the label column"
-        check(self.label_column not in self.text_columns, f"{found}; name another one")
+        if num_texts not in (1, 2):
+            raise InputError(f"text_columns has {num_texts} names; expected 1 or 2")
+        if self.label_column in self.text_columns:
+            raise InputError(f"{self.label_column!r} is a text column and the label column")
         check_choice(self, "kind", LABEL_KINDS)
         check_least(self, 2 + num_texts, "max_length")
 
     @property
     def label_kind(self) -> OneLabel:
-        """The rules for reading, predicting and scoring the labels."""
         return LABEL_KINDS[self.kind]
 
     @property
@@ -78,26 +142,27 @@ class ClassificationTask(Task[TextExample, EncodedTexts, LabelPrediction]):
 
     def read(self, path: StrPath, *, split: str = "train") -> list[TextExample]:
         """Reads the rows of a table; a label must be one of `labels` if these are set."""
-        label = {"label_column": (self.label_column,)} if needs_labels(split) else {}
-        columns = {"text_columns": self.text_columns, **label}
-        lists = (self.label_column,) if self.kind == "many" else ()
+        columns, is_labelled = {"text_columns": self.text_columns}, needs_labels(split)
+        if is_labelled:
+            columns["label_column"] = (self.label_column,)
         # Texts to predict may be plain lines.
-        is_plain = Path(path).suffix == ".txt" and not label and len(self.text_columns) == 1
+        is_plain = Path(path).suffix == ".txt" and not is_labelled and len(self.text_columns) == 1
         headerless = self.text_columns if is_plain else ()
+        lists = (self.label_column,) if self.kind == "many" else ()
         examples = []
         rows = table_rows(path, columns=columns, headerless=headerless, lists=lists)
         for location, values in rows:
             texts = [values[column] for column in self.text_columns]
-            if label:
+            if is_labelled:
                 texts = [required_text(values, c, location=location) for c in self.text_columns]
-            text = values.get(self.label_column)
-            examples.append(self.example(texts, text, location=location, split=split))
+            label = values.get(self.label_column)
+            examples.append(self.example(texts, label, location=location, split=split))
         return examples
 
     def example(
         self, texts: Iterable[str], label: str | None, *, location: str, split: str
     ) -> TextExample:
-        """Returns an example; only the splits "train" and "dev" require a label."""
+        """Returns the example of a row; the splits "train" and "dev" require a label."""
         texts = tuple(texts)
         is_blank = not (label or "").strip() and self.kind != "many"
         if label is None or (is_blank and not needs_labels(split)):
@@ -109,7 +174,8 @@ class ClassificationTask(Task[TextExample, EncodedTexts, LabelPrediction]):
 
     def check_labels(self, examples: Examples) -> None:
         for each in examples:
-            check(each.label is not None, f"{each.location} has no label to score; use predict")
+            if each.label is None:
+                raise InputError(f"{each.location} has no label to score; use predict")
             self.label_kind.check(each.label, self.labels, location=each.location)
 
     def with_labels_of(self, examples: Examples) -> Self:
@@ -123,7 +189,7 @@ class ClassificationTask(Task[TextExample, EncodedTexts, LabelPrediction]):
     def encode(self, examples: Examples, tokenizer: TextTokenizer) -> EncodedTexts:
         columns = zip(*(example.texts for example in examples), strict=True)
         return EncodedTexts(
-            texts=tuple(tokenizer.ids_batch(list(column)) for column in columns),
+            texts=tuple(tokenizer.ids_batch([*column]) for column in columns),
             targets=self.label_kind.targets([each.label for each in examples], self.labels),
             max_length=self.max_length,
             vocabulary=tokenizer.vocabulary,
@@ -143,16 +209,16 @@ class ClassificationTask(Task[TextExample, EncodedTexts, LabelPrediction]):
         return {name: SCORES[name](gold, predicted) for name in self.scores}
 
     def baseline(self, train: Examples, dev: Examples) -> Scores:
-        return {"majority_accuracy": majority_accuracy(train, dev)} if self.kind == "one" else {}
+        """Returns the accuracy of always predicting the most frequent label of `train`."""
+        if self.kind != "one":
+            return {}
+        ((majority, _),) = Counter(each.label for each in train).most_common(1)
+        return {"majority_accuracy": accuracy([each.label for each in dev], [majority] * len(dev))}
 
     def write_predictions(
         self, path: StrPath, examples: Examples, predictions: Sequence[LabelPrediction]
     ) -> None:
-        """Writes a table with the label, the probability of each class and the texts of examples.
-
-        The columns of a .csv file are separated by commas, those of others by tabs. A line feed or
-        tab of a text is written as a space.
-        """
+        """Writes a table of labels, probabilities of classes and texts, with commas for .csv."""
         classes = self.labels if len(predictions[0].probabilities) else ()
         rows = [("index", "prediction", *classes, *self.text_columns)]
         for number, (label, probabilities) in enumerate(predictions):

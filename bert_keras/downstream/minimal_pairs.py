@@ -15,10 +15,12 @@ from bert_keras.data.objectives import next_tokens
 from bert_keras.downstream.batches import Predictor
 from bert_keras.downstream.table import required_text, table_rows
 from bert_keras.downstream.task import Scores
-from bert_keras.errors import InputError, check
+from bert_keras.errors import InputError
 from bert_keras.files import StrPath
 from bert_keras.models.pretrained import Pretrained
 from bert_keras.models.pretrainer import MaskedLMModel
+from bert_keras.reports.evaluation import Findings, example_cells
+from bert_keras.reports.page import Section, Table
 from bert_keras.training.losses import MaskedLMLoss
 
 TOKENS_PER_BATCH = 4_096
@@ -37,28 +39,23 @@ class MinimalPair:
 
 
 def read_pairs(data: StrPath) -> list[MinimalPair]:
-    """Reads the .jsonl files of a folder, or a table with `sentence_good` and `sentence_bad`.
-
-    Without a column `UID`, the paradigm is the name of the file. Other groups are optional.
-    """
+    """Reads a table, or a folder of .jsonl files; without a column UID, a file is a paradigm."""
     files = sorted(Path(data).glob("*.jsonl")) if os.path.isdir(data) else [data]
-    check(files, f"{data} has no .jsonl file; expected those of BLiMP, one for each paradigm")
+    if not files:
+        raise InputError(f"{data} has no .jsonl file; expected BLiMP's files")
     pairs = []
     for file in files:
         for location, row in table_rows(file, columns=SENTENCES):
             good, bad = (required_text(row, name, location=location) for name in SENTENCES)
             row = {"UID": Path(file).stem, **row}
-            # One paradigm of BLiMP is of "syntax/semantics", the others of "syntax_semantics".
+            # One paradigm of BLiMP has "syntax/semantics" where the others have "syntax_semantics".
             groups = {k: row[c].replace("/", "_") for k, c in GROUPS.items() if c in row}
             pairs.append(MinimalPair((good, bad), groups, location))
     return pairs
 
 
 def pair_scores(pairs: Sequence[MinimalPair], differences: Sequence[float]) -> Scores:
-    """Returns the share of pairs with a difference above 0, over all and for each group.
-
-    Each paradigm has the same weight in `accuracy` and in the score of a group.
-    """
+    """Returns the share of differences above 0 of each group; every paradigm weighs the same."""
     hits, members = defaultdict(list), {kind: defaultdict(set) for kind in GROUPS}
     for pair, difference in zip(pairs, differences, strict=True):
         hits[pair.groups["paradigm"]].append(difference > 0)
@@ -70,6 +67,26 @@ def pair_scores(pairs: Sequence[MinimalPair], differences: Sequence[float]) -> S
         for name, paradigms in sorted(groups.items()):
             scores[f"{kind} {name}"] = float(np.mean([shares[each] for each in sorted(paradigms)]))
     return scores
+
+
+def pair_findings(examples: Sequence[MinimalPair], predictions: Sequence[float]) -> Findings:
+    """Returns the accuracy of each group, and the pairs with the wrong order."""
+    tables: dict[str, list] = {}
+    for name, value in pair_scores(examples, predictions).items():
+        kind, _, group = name.partition(" ")
+        tables.setdefault(kind, []).append([group, value])
+    sections = [
+        Section(heading=kind.title(), table=Table([kind, "accuracy"], rows))
+        for kind, rows in tables.items()
+        if kind != "accuracy"
+    ]
+    errors = [
+        (-difference, [pair.groups["paradigm"], *example_cells(pair), f"{difference:.2f}"])
+        for pair, difference in zip(examples, predictions, strict=True)
+        if difference <= 0
+    ]
+    columns = ["paradigm", "example", "acceptable", "not acceptable", "difference"]
+    return Findings(sections, columns, errors, "the smallest differences of log-likelihoods first")
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -87,7 +104,7 @@ class _MaskedTokens(EncodedTexts):
 
 
 class _NextTokens(EncodedTexts):
-    """Sentences of which each token is predicted from those before it."""
+    """Sentences in which each token is predicted from the tokens before it."""
 
     def batch(self, rows: np.ndarray) -> tuple:
         inputs, targets, weights = next_tokens(super().batch(rows)[0])
@@ -98,43 +115,34 @@ class _NextTokens(EncodedTexts):
 def log_likelihoods(model: Pretrained, texts: Sequence[str]) -> list[float]:
     """Returns the log-likelihood of each text under a language model.
 
-    A masked-LM model gives the pseudo-log-likelihood of Salazar et al. 2020: the sum of the
-    log-probabilities of all tokens, of which one is masked at a time. Each token of a word is
-    predicted from the other ones, too. A causal model predicts each token from those before it.
-    Special tokens are read but not scored.
-
-    Args:
-        model: A `BertMaskedLM` or `BertPretrainer` with its tokenizer.
-        texts: N texts.
-
-    Returns:
-        N natural logarithms.
-
-    Raises:
-        InputError: The model has no masked-LM head or no tokenizer, or a text is too long for it.
+    A masked-LM model gives the pseudo-log-likelihood of Salazar et al. 2020: it masks one token at
+    a time, predicts it from all other tokens, and sums the log-probabilities. A causal model
+    predicts each token from the tokens before it. Special tokens are read but not scored.
     """
     if not isinstance(model, MaskedLMModel) or model.tokenizer is None:
-        found = "vocabulary" if isinstance(model, MaskedLMModel) else "masked-LM head"
-        found = f"the model is a {type(model).__name__} without a {found}"
-        raise InputError(f"{found}; expected a BertMaskedLM or a BertPretrainer")
-    most = model.stored_metadata(None).max_length
-    settings: dict[str, Any] = {"vocabulary": model.tokenizer.vocabulary, "max_length": most}
+        raise InputError(f"the model is a {type(model).__name__}; expected one with masked_lm")
+    max_length = model.stored_metadata(None).max_length
+    settings: dict[str, Any] = {"vocabulary": model.tokenizer.vocabulary, "max_length": max_length}
+    ids = [*map(tuple, model.tokenizer.ids_batch(texts))]
     # Equal texts share a row: in different batches they could be rounded differently.
-    numbers: dict[tuple[int, ...], int] = {}
-    rows = [numbers.setdefault(tuple(x), len(numbers)) for x in model.tokenizer.ids_batch(texts)]
-    encoded, sentences = _NextTokens(texts=([*numbers],), **settings), np.arange(len(numbers))
+    sentences = [*dict.fromkeys(ids)]
+    encoded, sentence_of_row = _NextTokens(texts=(sentences,), **settings), range(len(sentences))
     longest = int(encoded.full_lengths.max(initial=1))
-    check(longest <= most, f"a text has {longest:,} tokens; the model takes at most {most:,}")
+    if longest > max_length:
+        raise InputError(f"a text has {longest:,} tokens; the model reads at most {max_length:,}")
     if not model.config.is_causal:
-        positions = [position for ids in numbers for position in range(1, len(ids) + 1)]
-        masked = ([ids for ids in numbers for _ in ids],)
-        sentences = np.repeat(sentences, [*map(len, numbers)])
+        positions = [position for each in sentences for position in range(1, len(each) + 1)]
+        masked = ([each for each in sentences for _ in each],)
+        sentence_of_row = np.repeat(sentence_of_row, [*map(len, sentences)])
         encoded = _MaskedTokens(texts=masked, positions=np.array(positions, np.int32), **settings)
     size = max(1, TOKENS_PER_BATCH // longest)
-    found, _ = Predictor(model, forward=_log_likelihoods)(encoded, batch_size=size, stage="score")
-    return np.bincount(sentences, weights=found, minlength=len(numbers))[rows].tolist()
+    sums, _ = Predictor(model, forward=_batch_sums)(encoded, batch_size=size, stage="score")
+    totals = np.bincount(sentence_of_row, weights=sums, minlength=len(sentences)).tolist()
+    total_of = dict(zip(sentences, totals, strict=True))
+    return [total_of[each] for each in ids]
 
 
-def _log_likelihoods(model: Pretrained, inputs, targets_BP, weights_BP=1.0) -> tuple:
+def _batch_sums(model: Pretrained, inputs, targets_BP, weights_BP=1.0) -> tuple:
+    """Returns the sum of the log-probabilities of the targets of each row, and no loss."""
     logits_BPV = model(inputs, training=False)["masked_lm"]
     return -ops.sum(MaskedLMLoss().call(targets_BP, logits_BPV) * weights_BP, axis=1), None

@@ -7,11 +7,13 @@ from typing import ClassVar
 import numpy as np
 
 from bert_keras.data.encoded import EncodedTexts
-from bert_keras.downstream.labels import accuracy
-from bert_keras.downstream.table import table_rows
-from bert_keras.downstream.task import Outputs, Scores, Task, fixed, needs_labels, softmax
-from bert_keras.errors import check, check_least, quoted
+from bert_keras.downstream.classification import accuracy
+from bert_keras.downstream.table import required_text, table_rows
+from bert_keras.downstream.task import Outputs, Scores, Task, fixed, needs_labels
+from bert_keras.errors import InputError, check_least, quoted
+from bert_keras.fields import setting
 from bert_keras.files import StrPath, write_text
+from bert_keras.kinds.choice import Chosen, chosen
 from bert_keras.text.tokenizer import TextTokenizer
 
 NUM_ENDINGS = 4
@@ -29,29 +31,20 @@ class SwagExample:
     location: str = field(default="", compare=False)  # where it was read, as "FILE, line N"
 
 
-@dataclass(frozen=True, slots=True)
-class ChosenEnding:
-    """The predicted ending of an example."""
-
-    ending: int  # the index of the ending
-    probabilities: tuple[float, ...]  # one for each ending
-
-
 Examples = Sequence[SwagExample]
 
 
 @dataclass(frozen=True, kw_only=True)
-class SwagTask(Task[SwagExample, EncodedTexts, ChosenEnding]):
+class SwagTask(Task[SwagExample, EncodedTexts, Chosen]):
     """The SWAG task (BERT paper, section 4.4).
 
     Each ending gives a sequence `[CLS] sent1 [SEP] sent2 ending [SEP]`, and one vector scores the
     four sequences. A sequence that is too long loses tokens at the end of its longer text, as in
-    run_swag.py of PyTorch's BERT and of Hugging Face's Transformers. The script of BERT's authors
-    was not published. Prediction files are those of csv_predict.py of rowanz/swagaf.
+    run_swag.py of Hugging Face's Transformers. Prediction files are as in rowanz/swagaf.
     """
 
     name: str = fixed("swag")
-    max_length: int = 128  # maximum number of tokens of a sequence, special tokens included
+    max_length: int = setting(128, "maximum number of tokens of a row, special tokens included")
 
     model: ClassVar[str] = "BertMultipleChoice"
     metric: ClassVar[str] = "accuracy"
@@ -72,16 +65,15 @@ class SwagTask(Task[SwagExample, EncodedTexts, ChosenEnding]):
         columns = (*self.input_names, "label") if is_labelled else self.input_names
         examples = []
         for location, row in table_rows(path, columns=columns):
-            for column in ("sent1", *ENDINGS):
-                check(row[column].strip(), f"{location} has an empty {column}; expected a text")
-            label = None
-            if (text := row.get("label", "")) or is_labelled:
-                found = f"{location} has the label {quoted(text)}"
-                is_valid = text in map(str, range(NUM_ENDINGS))
-                check(is_valid, f"{found}; expected 0 to {NUM_ENDINGS - 1}")
+            context, *endings = (
+                required_text(row, column, location=location) for column in ("sent1", *ENDINGS)
+            )
+            text, label = row.get("label", ""), None
+            if text or is_labelled:
+                if text not in map(str, range(NUM_ENDINGS)):
+                    raise InputError(f"{location} has the label {quoted(text)}; expected 0 to 3")
                 label = int(text)
-            endings = tuple(row[column] for column in ENDINGS)
-            examples.append(SwagExample(row["sent1"], row["sent2"], endings, label, location))
+            examples.append(SwagExample(context, row["sent2"], tuple(endings), label, location))
         return examples
 
     def encode(self, examples: Examples, tokenizer: TextTokenizer) -> EncodedTexts:
@@ -98,18 +90,17 @@ class SwagTask(Task[SwagExample, EncodedTexts, ChosenEnding]):
 
     def predictions(
         self, examples: Examples, encoded: EncodedTexts, outputs: Outputs
-    ) -> list[ChosenEnding]:
-        probabilities_NC = softmax(np.asarray(outputs, np.float64))
-        return [ChosenEnding(int(row.argmax()), tuple(row.tolist())) for row in probabilities_NC]
+    ) -> list[Chosen]:
+        return chosen(np.asarray(outputs, np.float64))
 
-    def score(self, examples: Examples, predictions: Sequence[ChosenEnding]) -> Scores:
+    def score(self, examples: Examples, predictions: Sequence[Chosen]) -> Scores:
         gold = [each.label for each in examples]
-        return {"accuracy": accuracy(gold, [chosen.ending for chosen in predictions])}
+        return {"accuracy": accuracy(gold, [each.choice for each in predictions])}
 
     def write_predictions(
-        self, path: StrPath, examples: Examples, predictions: Sequence[ChosenEnding]
+        self, path: StrPath, examples: Examples, predictions: Sequence[Chosen]
     ) -> None:
-        rows = (f"{number},{each.ending}\n" for number, each in enumerate(predictions))
+        rows = (f"{number},{each.choice}\n" for number, each in enumerate(predictions))
         write_text(path, ",pred\n" + "".join(rows))
 
 

@@ -8,17 +8,18 @@ from dataclasses import MISSING, dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar, Generic, Self, TypeVar
 
-import numpy as np
-
 from bert_keras.config import BertConfig, EmbeddingConfig, ModelMetadata
 from bert_keras.data.encoded import Encoded
-from bert_keras.downstream.tfds import is_tfds, tfds_files
-from bert_keras.errors import InputError, check
+from bert_keras.downstream.table import is_tfds, tfds_files
+from bert_keras.errors import InputError
 from bert_keras.files import StrPath, check_exists
+from bert_keras.kinds.known import KINDS
 from bert_keras.text.tokenizer import TextTokenizer
 
 if TYPE_CHECKING:  # a task checks its data before Keras is imported
     import keras
+
+    from bert_keras.reports.evaluation import Findings
 
 Outputs = Sequence  # the outputs of a model: an array, or a dict of arrays, for each row
 Scores = dict[str, float]
@@ -37,17 +38,16 @@ def fixed(default: Any = MISSING) -> Any:
 class Task(abc.ABC, Generic[Example, EncodedExamples, Prediction]):
     """A task: it reads examples, encodes them, names the model, scores and writes predictions.
 
-    The fields are the settings of the task. By default, the data are tables, and the model learns
-    one class.
+    The fields are its settings. By default, the data are tables, and the model learns one class.
     """
 
     name: str = fixed()
-    max_length: int  # maximum number of tokens of a row, special tokens included
+    max_length: int = field(metadata={"help": "maximum number of tokens of a row"})
     # The classes in the order of the logits. Either the task fixes them, or they are () until
     # `with_labels_of` sets them from the training examples.
     labels: tuple[str, ...] = fixed(())
 
-    model: ClassVar[str]  # the name of its model in bert_keras.models.MODELS
+    model: ClassVar[str]  # the name of its model class
     metric: ClassVar[str]  # the score that chooses the best checkpoint; larger is better
     problem_type: ClassVar[str] = ""  # the kind of a classifier's labels, as in the model metadata
     input_names: ClassVar[tuple[str, ...]] = ()  # the names of the texts that the model reads
@@ -66,35 +66,28 @@ class Task(abc.ABC, Generic[Example, EncodedExamples, Prediction]):
         """Returns the path of each split: "train", "dev", and others that exist, such as "test".
 
         `data` is the folder of the task, a folder that contains it, or a TFDS builder `tfds:NAME`.
-        Raises InputError if the folder, or its file for "train" or "dev", is missing.
         """
         if is_tfds(data):
             return tfds_files(data)
         folder = Path(data)
         if self.folder and (folder / self.folder).is_dir():
             folder /= self.folder
-        remedy = f"give a file as --train {folder} (data={{'train': '{folder}'}})"
         check_exists(folder, expected="a folder of data files")
-        check(folder.is_dir(), f"{folder} is not a folder of data files; {remedy}")
         paths = {
             split: str(folder / name)
             for split, names in self.file_names.items()
             for name in reversed(names)
             if (folder / name).is_file()
         }
-        for split in ("train", "dev"):
+        if missing := [split for split in ("train", "dev") if split not in paths]:
             found = ", ".join(sorted(path.name for path in folder.iterdir())[:10]) or "no files"
-            names = " or ".join(self.file_names[split])
-            check(split in paths, f"{folder} has no {names}; it contains {found}")
+            names = " or ".join(self.file_names[missing[0]])
+            raise InputError(f"{folder} has no {names}; it contains {found}")
         return paths
 
     @abc.abstractmethod
     def read(self, path: StrPath, *, split: str = "train") -> Sequence[Example]:
-        """Returns the examples of a file. Those of "train" and "dev" must have labels.
-
-        Raises:
-            InputError: A line is invalid; the message names the file and the line.
-        """
+        """Returns the examples of a file; those of "train" and "dev" must have labels."""
 
     def check_labels(self, examples: Sequence[Example]) -> None:
         """Raises InputError if an example has no label to score against."""
@@ -128,17 +121,11 @@ class Task(abc.ABC, Generic[Example, EncodedExamples, Prediction]):
     def predictions(
         self, examples: Sequence[Example], encoded: EncodedExamples, outputs: Outputs
     ) -> Sequence[Prediction]:
-        """Returns one prediction for each example, from its rows of `encode_to_score` and outputs.
-
-        The time axes of outputs are padded; values after the end of a row have no meaning.
-        """
+        """Returns one prediction for each example; outputs are padded after the end of a row."""
 
     @abc.abstractmethod
     def score(self, examples: Sequence[Example], predictions: Sequence[Prediction]) -> Scores:
-        """Returns the scores by name, as fractions of 1 where official scorers print percent.
-
-        The examples have labels; see `check_labels`.
-        """
+        """Returns the scores by name, as fractions of 1; the examples have labels."""
 
     def baseline(self, train: Sequence[Example], dev: Sequence[Example]) -> Scores:
         """Returns the scores on `dev` of a trivial baseline, such as "majority_accuracy"."""
@@ -148,6 +135,12 @@ class Task(abc.ABC, Generic[Example, EncodedExamples, Prediction]):
         """Returns the task with settings that its dev predictions decide, such as a threshold."""
         return self
 
+    def findings(
+        self, examples: Sequence[Example], predictions: Sequence[Prediction]
+    ) -> "Findings":
+        """Returns the tables of an evaluation page."""
+        return KINDS[self.model].findings(self, examples, predictions)
+
     @abc.abstractmethod
     def write_predictions(
         self, path: StrPath, examples: Sequence[Example], predictions: Sequence[Prediction]
@@ -156,9 +149,8 @@ class Task(abc.ABC, Generic[Example, EncodedExamples, Prediction]):
 
     def check_encoder(self, config: BertConfig) -> None:
         """Raises InputError for an encoder that does not fit the settings of the task."""
-        most = config.max_positions
-        found = f"max_length is {self.max_length}; the encoder reads at most {most} tokens"
-        check(self.max_length <= most, found)
+        if self.max_length > (most := config.max_positions):
+            raise InputError(f"max_length is {self.max_length}; the encoder reads {most} tokens")
 
     def embedding(self, source: ModelMetadata) -> EmbeddingConfig | None:
         """Returns how a model that starts from `source` computes embeddings; None if not at all."""
@@ -185,17 +177,11 @@ def needs_labels(split: str) -> bool:
     return split.startswith(("train", "dev"))
 
 
-def softmax(logits: np.ndarray) -> np.ndarray:
-    """Returns the softmax over the last axis, in the dtype of the logits."""
-    exponentials = np.exp(logits - logits.max(axis=-1, keepdims=True))
-    return exponentials / exponentials.sum(axis=-1, keepdims=True)
-
-
 def examples_file(task: Task, data: StrPath, *, split: str) -> str:
     """Returns the file of a split of a folder or of `tfds:NAME`; a file is returned as it is."""
     data = os.fspath(data)
     if not (os.path.isdir(data) or is_tfds(data)):
         return data
-    files = task.files(data)
-    check(split in files, f"{data} has no split {split!r}; it has {', '.join(files)}")
+    if split not in (files := task.files(data)):
+        raise InputError(f"{data} has no split {split!r}; it has {', '.join(files)}")
     return files[split]

@@ -5,7 +5,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 
 from bert_keras.downstream.catalog import named_task
-from bert_keras.errors import InputError, check
+from bert_keras.errors import InputError
 from bert_keras.files import StrPath
 
 
@@ -38,15 +38,13 @@ class ScoreColumn:
 
     def files(self, data: Path) -> dict[str, str]:
         """Returns the files, as `Task.files` does, of the first of `folders` that exists."""
-        for folder in self.folders:
-            if (data / folder).is_dir():
-                return named_task(self.task).files(data / folder)
-        raise InputError(f"{data} has no folder {' or '.join(self.folders)}")
+        existing = (data / folder for folder in self.folders if (data / folder).is_dir())
+        return named_task(self.task).files(next(existing, data / self.folders[0]))
 
 
 @dataclass(frozen=True, kw_only=True)
 class Experiment:
-    """A table: one of the paper, or `labels`."""
+    """A table of scores: a table or figure of the paper, or `labels`."""
 
     name: str
     title: str
@@ -54,7 +52,7 @@ class Experiment:
     arms: tuple[Arm, ...]
 
     def published(self, arm: Arm, column: ScoreColumn) -> float | None:
-        """Returns the paper's score of a cell; None if it has none."""
+        """Returns the paper's score of a cell, None for a cell without one."""
         return dict(zip(self.columns, arm.published, strict=False)).get(column)
 
     @property
@@ -66,20 +64,17 @@ class Experiment:
         return models
 
     def inputs(self, data: StrPath) -> tuple[list[str], dict[str, dict[str, str]], list[str]]:
-        """Finds the corpus and the task files in a folder with corpus/*.txt and folders of tasks.
-
-        Returns the corpus files, the task files by column name, and a sentence for each column
-        without files. Raises InputError without a corpus or any task.
-        """
+        """Returns the corpus, the files of each column and a note for each column without files."""
         folder, files, missing = Path(data), {}, []
         for column in self.columns:
             try:
                 files[column.name] = column.files(folder)
             except InputError as error:
                 missing.append(f"{column.name} is omitted: {error}")
-        check(files, f"{data} contains no task of {self.title}: {'; '.join(missing)}")
         corpus = sorted(map(str, folder.glob("corpus/*.txt")))
-        check(corpus, f"{data} has no corpus/*.txt; put UTF-8 text for pretraining there")
+        if not files or not corpus:
+            missing = missing if corpus else ["corpus/*.txt is missing", *missing]
+            raise InputError(f"{data} has no data for {self.title}: {'; '.join(missing)}")
         return corpus, files, missing
 
 
@@ -103,13 +98,8 @@ def _arms(field: str, rows: Sequence[tuple[str, str, Sequence[float]]]) -> tuple
 
 _MNLI, _MRPC, _SST_2 = _glue("MNLI", "MNLI-m"), _glue("MRPC"), _glue("SST-2")
 _SQUAD = ScoreColumn(name="SQuAD", task="squad1", score="f1", folders=("squad",))
-_NER = ScoreColumn(
-    name="NER fine-tuned",
-    task="ner",
-    score="f1",
-    folders=("ner/conll2003", "ner/wnut17", "conll2003", "wnut17"),
-)
-
+_CONLL = ("ner/conll2003", "ner/wnut17", "conll2003", "wnut17")
+_NER = ScoreColumn(name="NER fine-tuned", task="ner", score="f1", folders=_CONLL)
 _TAGS = replace(_NER, name="NER")
 _POS = ScoreColumn(name="parts of speech", task="pos", score="accuracy", folders=("pos",))
 
@@ -168,7 +158,7 @@ EXPERIMENTS = {
     "table5": Experiment(
         name="table5",
         title="Table 5: effect of the pretraining tasks",
-        # The last two, which the paper lacks, read the state of each token by itself.
+        # The last two columns, which the paper lacks, read the state of each token by itself.
         columns=(_MNLI, _glue("QNLI"), _MRPC, _SST_2, _SQUAD, _TAGS, _POS),
         arms=(*_TABLE5[:3], replace(_BILSTM, finetuning=("num_lstm_layers=1",))),
     ),

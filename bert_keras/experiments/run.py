@@ -1,66 +1,109 @@
 """Runs an experiment: vocabulary, records, pretraining, fine-tuning and the report."""
 
+import dataclasses
+import math
 import os
+import statistics
 import sys
-from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
+from collections.abc import Iterable
+from dataclasses import dataclass, field
 from pathlib import Path
 
 from bert_keras.distribution.strategy import check_one_machine
 from bert_keras.downstream.catalog import named_task
 from bert_keras.downstream.task import Task
 from bert_keras.experiments.experiments import Arm, Experiment, ScoreColumn, slug
-from bert_keras.experiments.page import Results, Score, write_page
 from bert_keras.experiments.scales import Phase, Scale
-from bert_keras.files import StrPath, file_sha256, json_object
-from bert_keras.reports.page import Table
+from bert_keras.files import StrPath, file_sha256, json_object, write_json
+from bert_keras.reports.page import Report, Section, Table
 from bert_keras.runs.finetune import finetune
 from bert_keras.runs.outcome import claimed_output, read_scores
 from bert_keras.runs.pretrain import pretrain
 from bert_keras.runs.recipes import FinetuneRecipe
-from bert_keras.runs.settings import with_changes
+from bert_keras.runs.settings import read_task_data, with_changes
 from bert_keras.runs.study import study
 from bert_keras.text.vocab import Vocabulary
 from tfrecords_tools.build import build
 from tfrecords_tools.settings import BuildSettings
 from tfrecords_tools.vocab import train_vocabulary
 
+SCORES = (
+    "Scores on the dev sets in percent: the mean over the seeds ± standard deviation. Differences "
+    "within the spread of the seeds have no meaning; each model is pretrained once, so its own "
+    "seed is part of every difference."
+)
+PUBLISHED = "The paper's scores are for other, larger files."
+PRETRAINING = (
+    "All models read the same records. Left-to-right models have the loss of every next token, and "
+    "other models have the loss of masked tokens. These losses are not comparable."
+)
+
+
+@dataclass(frozen=True)
+class Score:
+    """The score of one arm in one column at its best learning rate."""
+
+    seeds: tuple[float, ...]  # the score of each seed that did not diverge, in percent
+    learning_rate: float
+    diverged: int  # number of runs that diverged
+
+    def __str__(self) -> str:
+        deviation = f" ± {statistics.stdev(self.seeds):.1f}" if len(self.seeds) > 1 else ""
+        return f"{statistics.mean(self.seeds):.1f}{deviation}"
+
+
+@dataclass(kw_only=True)
+class Results:
+    """The results of an experiment, which are added as runs end."""
+
+    experiment: Experiment
+    columns: tuple[ScoreColumn, ...]  # the columns whose files exist
+    remarks: tuple[str, ...]  # sentences about the scale and missing columns
+    pretrainings: dict[str, dict] = field(default_factory=dict)  # scores by model
+    scores: dict[tuple[str, str], Score] = field(default_factory=dict)  # by arm and column
+
 
 def reproduce(experiment: Experiment, scale: Scale, *, data: StrPath, output: StrPath) -> Results:
-    """Runs an experiment. A second call with the same arguments continues an interrupted one.
+    """Runs an experiment, or continues an interrupted one with the same arguments.
 
-    `data` is a folder with corpus/*.txt and folders of tasks, `output` the folder for all runs,
-    report.html and report.md. The report is rewritten after each cell of the table.
-
-    Raises:
-        InputError: The scale is not for this experiment, `data` has no corpus or no task, a task
-            cannot read its files, TF_CONFIG names several workers, or `output` contains another
-            experiment or one with another corpus.
+    `data` has corpus/*.txt and folders of tasks. The report is rewritten after each cell.
     """
     check_one_machine()
     experiment = scale.experiment(experiment)
     corpus, files, missing = experiment.inputs(data)
     columns = tuple(column for column in experiment.columns if column.name in files)
     for column in columns:  # reports invalid files before hours of pretraining
-        task = named_task(column.task)
-        task = task.with_labels_of(task.read(files[column.name]["train"], split="train"))
-        task.read(files[column.name]["dev"], split="dev")
-    results = Results(
-        experiment=experiment,
-        columns=columns,
-        remarks=(f"Scale: {scale.note}", *missing, *scale.remarks(experiment)),
-        steps={arm.name: scale.step(arm) for arm in experiment.arms},
-    )
-    digests = {os.path.relpath(file, data): file_sha256(file) for file in corpus}
-    source = {"table": experiment.name, "data": os.path.realpath(data)}
-    with claimed_output(output, recipe=scale, files=digests, **source) as folder:
+        read_task_data(named_task(column.task), files[column.name])
+    remarks = (f"Scale: {scale.note}", *missing, *scale.remarks(experiment))
+    results = Results(experiment=experiment, columns=columns, remarks=remarks)
+    settings = {
+        "files": {os.path.relpath(file, data): file_sha256(file) for file in corpus},
+        "table": experiment.name,
+        "data": os.path.realpath(data),
+        **dataclasses.asdict(scale),
+    }
+    with claimed_output(output, settings) as folder:
         print(*missing, sep="\n", file=sys.stderr)
-        _fill(results, Runs(folder, scale, corpus), files=files)
+        runs, models = Runs(folder, scale, corpus), {}
+        steps = {arm.name: scale.step(arm) for arm in experiment.arms}
+        for name, arm in experiment.models.items():
+            print(f"{experiment.name}: pretrain {name}", file=sys.stderr, flush=True)
+            arms = [each for each in experiment.arms if each.pretraining_name == name]
+            ends = [steps[each.name] for each in arms]
+            models[name], results.pretrainings[name] = runs.pretrained(name, arm, ends=ends)
+        for column in columns:
+            for arm in experiment.arms:
+                cell = f"{arm.name} on {column.name}"
+                print(f"{experiment.name}: fine-tune {cell}", file=sys.stderr, flush=True)
+                model = models[arm.pretraining_name][steps[arm.name]]
+                score = runs.score(arm, column, model=model, files=files[column.name])
+                results.scores[arm.name, column.name] = score
+                write_page(folder, results)
     return results
 
 
 def plan(experiment: Experiment, scale: Scale, *, data: StrPath) -> str:
-    """Returns a table of the stages of `reproduce` and their steps; see there for errors."""
+    """Returns a table of the stages of `reproduce`, which has the same errors, and their steps."""
     experiment = scale.experiment(experiment)
     _, files, missing = experiment.inputs(data)
     rows: list[list[str]] = []
@@ -78,28 +121,10 @@ def plan(experiment: Experiment, scale: Scale, *, data: StrPath) -> str:
     return "\n".join([title, *missing, *Table(["stage", ""], rows).aligned(first=str.ljust)])
 
 
-def _fill(results: Results, runs: "Runs", *, files: Mapping[str, dict[str, str]]) -> None:
-    """Computes all cells, one column after another; the report is rewritten after each cell."""
-    experiment, models = results.experiment, {}
-    for name, arm in experiment.models.items():
-        print(f"{experiment.name}: pretrain {name}", file=sys.stderr, flush=True)
-        arms = [each for each in experiment.arms if each.pretraining_name == name]
-        ends = [results.steps[each.name] for each in arms]
-        models[name], results.pretrainings[name] = runs.pretrained(name, arm, ends=ends)
-    for column in results.columns:
-        for arm in experiment.arms:
-            cell = f"{arm.name} on {column.name}"
-            print(f"{experiment.name}: fine-tune {cell}", file=sys.stderr, flush=True)
-            model = models[arm.pretraining_name][results.steps[arm.name]]
-            score = runs.score(arm, column, model=model, files=files[column.name])
-            results.scores[arm.name, column.name] = score
-            write_page(runs.folder, results)
-
-
 @dataclass(frozen=True)
 class Runs:
     """The folder of an experiment: vocab.txt, records-LENGTH, pretrain/MODEL/LENGTH-STEP and
-    finetune/ARM/COLUMN. Its methods return existing results and compute missing ones.
+    finetune/ARM/COLUMN. Its methods return existing results and compute missing results.
     """
 
     folder: Path
@@ -112,14 +137,10 @@ class Runs:
         if not vocabulary.is_file():
             train_vocabulary(self.corpus, size=self.scale.vocab_size).save(vocabulary)
         if not folder.is_dir():
-            settings = BuildSettings(
-                objective="nsp",
-                max_length=phase.max_length,
-                max_predictions=0,
-                duplicates=self.scale.duplicates,
-                held_out_rate=self.scale.held_out_rate,
-                seed=self.scale.seed,
-            )
+            names = ("duplicates", "held_out_rate", "seed")
+            shared = {name: getattr(self.scale, name) for name in names}
+            lengths = {"max_length": phase.max_length, "max_predictions": 0}
+            settings = BuildSettings(objective="nsp", **lengths, **shared)
             vocabulary = Vocabulary.from_file(vocabulary)
             build(self.corpus, vocabulary=vocabulary, output=folder, settings=settings)
         return folder
@@ -133,9 +154,8 @@ class Runs:
             end = phase.recipe.end
             folder = self.folder / "pretrain" / name / f"{phase.max_length}-{end}"
             if (scores := read_scores(folder)) is None:
-                records = self.records(phase)
-                result = pretrain(phase.recipe, records=records, output=folder, pretrained=start)
-                scores = result.scores
+                inputs = {"records": self.records(phase), "pretrained": start}
+                scores = pretrain(phase.recipe, **inputs, output=folder).scores
             models[end] = start = folder / "model"
         return models, scores
 
@@ -167,10 +187,67 @@ def score_of(folder: Path, column: ScoreColumn) -> Score:
     """Returns the score of a study from its runs with the best learning rate that have scores."""
     outcome = json_object(folder / "study.json")
     best = outcome["best_learning_rate"]
-    runs = [run for run in outcome["runs"] if run["learning_rate"] == best]
-    finished = [run for run in runs if run["scores"]]
-    return Score(
-        seeds=tuple(100 * run["scores"][column.score] for run in finished),
-        learning_rate=best,
-        diverged=len(runs) - len(finished),
-    )
+    runs = [run["scores"] for run in outcome["runs"] if run["learning_rate"] == best]
+    seeds = tuple(100 * scores[column.score] for scores in runs if scores)
+    return Score(seeds, best, diverged=len(runs) - len(seeds))
+
+
+def write_page(output: Path, results: Results) -> None:
+    """Writes report.html, report.md, and results.json with all numbers."""
+    experiment, scores = results.experiment, results.scores
+    num_cells, lead = len(experiment.arms) * len(results.columns), [*results.remarks]
+    if len(scores) < num_cells:
+        lead.append(f"{len(scores)} of {num_cells} cells have a score so far.")
+    seeds = []
+    for (arm, column), score in scores.items():
+        if score.diverged:
+            lead.append(f"Diverged: {score.diverged} of the runs of {arm} on {column}.")
+        numbers = ", ".join(f"{each:.1f}" for each in score.seeds)
+        seeds.append([arm, column, f"{score.learning_rate:g}", numbers])
+    header = ["arm", "task", "learning rate", "score of each seed"]
+    notes = [SCORES, PUBLISHED] if any(arm.published for arm in experiment.arms) else [SCORES]
+    sections = [
+        Section(heading="Scores", notes=notes, table=_score_table(results)),
+        Section(heading="Pretraining", notes=[PRETRAINING], table=_pretraining_table(results)),
+        Section(heading="Seeds", table=Table(header, seeds)),
+    ]
+    Report(title=experiment.title, lead=lead, sections=sections).write(output)
+    cells = [
+        {"arm": arm.name, "column": column.name, "paper": experiment.published(arm, column)}
+        | dataclasses.asdict(score)
+        for arm in experiment.arms
+        for column in results.columns
+        if (score := scores.get((arm.name, column.name))) is not None
+    ]
+    values = {"table": experiment.name, "cells": cells, "pretraining": results.pretrainings}
+    write_json(output / "results.json", values)
+
+
+def _score_table(results: Results) -> Table:
+    """Returns the scores, and beside each column that the paper has, the paper's scores."""
+    experiment, header = results.experiment, [""]
+    rows = [[arm.name] for arm in experiment.arms]
+    for column in results.columns:
+        header.append(column.name)
+        paper = [experiment.published(arm, column) for arm in experiment.arms]
+        for arm, row in zip(experiment.arms, rows, strict=True):
+            row.append(str(results.scores.get((arm.name, column.name), "–")))
+        if any(paper):
+            header.append(f"{column.name}, paper")
+            for row, score in zip(rows, paper, strict=True):
+                row.append(f"{score:.1f}" if score else "–")
+    return Table(header, rows)
+
+
+def _pretraining_table(results: Results) -> Table:
+    """Returns the scores of the pretrained models, with perplexities if the paper has them."""
+    arms, models = results.experiment.models, results.pretrainings
+    names = dict.fromkeys(name for scores in models.values() for name in scores)
+    header = ["model", *(name.replace("_", " ") for name in names)]
+    rows = [[model, *map(scores.get, names)] for model, scores in models.items()]
+    if all(arm.perplexity for arm in arms.values()):
+        header += ["perplexity of masked tokens", "perplexity, paper"]
+        for row, (model, scores) in zip(rows, models.items(), strict=True):
+            loss = scores.get("held_out_masked_lm_loss", math.nan)
+            row += [math.exp(loss), arms[model].perplexity]
+    return Table(header, rows)

@@ -3,16 +3,10 @@
 from collections.abc import Iterable
 from dataclasses import dataclass, field, replace
 
-from bert_keras.errors import check
+from bert_keras.errors import check_name
 from bert_keras.experiments.experiments import EXPERIMENTS, Arm, Experiment
-from bert_keras.runs.recipes import (
-    LAPTOP_TASKS,
-    PAPER,
-    PRETRAIN,
-    TAGGER,
-    FinetuneRecipe,
-    PretrainRecipe,
-)
+from bert_keras.runs import recipes
+from bert_keras.runs.recipes import PRETRAIN, FinetuneRecipe, PretrainRecipe
 from bert_keras.runs.settings import with_changes
 
 
@@ -34,10 +28,7 @@ class Tuning:
 
 @dataclass(frozen=True, kw_only=True)
 class Scale:
-    """The sizes and recipes of all runs of an experiment.
-
-    The records contain pairs of plain ids, so every arm reads the same tokens in the same order.
-    """
+    """The sizes and recipes of an experiment, whose arms all read the same pairs of plain ids."""
 
     note: str  # what the scale can and cannot show
     vocab_size: int
@@ -47,15 +38,14 @@ class Scale:
     duplicates: int = 5  # see BuildSettings
     held_out_rate: float = 0.01  # see BuildSettings
     seed: int = 1  # seed of the records
-    # Changes of recipes that replace those of an arm, such as smaller sizes.
+    # Changes of recipes that replace changes of an arm, such as smaller sizes.
     stand_ins: dict[str, str] = field(default_factory=dict)
     tables: tuple[str, ...] = ("table5", "table6", "c1", "c2", "labels")  # names of experiments
     added_arms: dict[str, tuple[Arm, ...]] = field(default_factory=dict)  # by experiment
 
     def experiment(self, experiment: Experiment) -> Experiment:
         """Returns an experiment with the arms of this scale; InputError if it is not included."""
-        known = f"choose one of {', '.join(self.tables)}, or another scale"
-        check(experiment.name in self.tables, f"this scale has no {experiment.name}; {known}")
+        check_name(experiment.name, self.tables, what="table of this scale")
         arms = (*experiment.arms, *self.added_arms.get(experiment.name, ()))
         return replace(experiment, arms=arms)
 
@@ -73,10 +63,7 @@ class Scale:
         return max(1, round(arm.step_fraction * self.pretraining(arm)[-1].recipe.end))
 
     def pretraining(self, arm: Arm, *, ends: Iterable[int] = ()) -> list[Phase]:
-        """Returns the pretraining phases of an arm, split at the steps `ends`.
-
-        Every part of a phase reads the records from their start, in the order of its own seed.
-        """
+        """Returns the phases, split at `ends`; each part reads the records from their start."""
         parts, start = [], 0
         for phase in self.phases:
             changes = [self.stand_ins.get(change, change) for change in arm.pretraining]
@@ -95,28 +82,21 @@ def _accumulating(name: str) -> PretrainRecipe:
     return replace(PRETRAIN[name], gradient_accumulation_steps=8)
 
 
-_TINY = FinetuneRecipe(
-    batch_size=32,
-    num_epochs=2,
-    learning_rate=3e-4,
-    learning_rates=(3e-4,),
-    max_train_examples=10_000,
-    logs_per_epoch=5,
-)
-
-
 def _at_rate(learning_rate: float, recipe: FinetuneRecipe, **changes) -> FinetuneRecipe:
     """Returns a recipe with one learning rate and no search."""
     rates = {"learning_rate": learning_rate, "learning_rates": (learning_rate,)}
     return replace(recipe, **rates, **changes)
 
 
-_TAGGER = _at_rate(TAGGER.learning_rate, TAGGER)
+_SHORT = {"max_train_examples": 10_000, "logs_per_epoch": 5}
+_TINY = _at_rate(3e-4, FinetuneRecipe(batch_size=32, num_epochs=2, learning_rate=3e-4), **_SHORT)
+_TAGGER = _at_rate(recipes.TAGGER.learning_rate, recipes.TAGGER)
 _SMALL_TAGGER = ("layers=last", "lstm_units=64")
 _WINDOWS = ("max_length=128", "stride=96", "max_question_length=32")  # of SQuAD
 # After laptop-10min, which has no dropout, one seed: MNLI 50.9 % and QNLI 61.0 % without dropout,
 # 49.9 % and 60.4 % with 0.1. A learning rate of 3e-3 gave MNLI 48.8 %, 1e-3 gave 50.0 %.
-_SMALL = _at_rate(1e-3, LAPTOP_TASKS, num_epochs=5, max_train_examples=10_000, dropout_rate=0.0)
+_CHANGES = {"num_epochs": 5, "max_train_examples": 10_000, "dropout_rate": 0.0}
+_SMALL = _at_rate(1e-3, recipes.LAPTOP_TASKS, **_CHANGES)
 
 # A step of laptop-10min takes 2.13 times the processor time with objective=left-to-right.
 _FEWER_STEPS = ("num_steps=3521", "num_warmup_steps=176")
@@ -200,8 +180,8 @@ SCALES = {
             Phase(max_length=512, recipe=_accumulating("paper-512")),
         ),
         tunings={
-            "": Tuning(recipe=PAPER),
-            "squad1": Tuning(recipe=_at_rate(5e-5, PAPER)),
+            "": Tuning(recipe=recipes.PAPER),
+            "squad1": Tuning(recipe=_at_rate(5e-5, recipes.PAPER)),
             "ner-features": Tuning(recipe=_TAGGER),
         },
         num_seeds=5,

@@ -1,14 +1,13 @@
-"""Exports a model or a smaller variant of it for TF Serving, and verifies what it wrote."""
+"""Writes a model as a SavedModel for TF Serving, and verifies it."""
 
 import dataclasses
 import os
 import tempfile
 from collections.abc import Callable, Mapping, Sequence
-from functools import partial
 from importlib import import_module
 from importlib.metadata import version
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import keras
 import numpy as np
@@ -17,11 +16,10 @@ from tensorflow_serving.apis.predict_pb2 import PredictRequest
 from tensorflow_serving.apis.prediction_log_pb2 import PredictionLog, PredictLog
 from tqdm import tqdm
 
-from bert_keras.checkpoints.formats import open_text_checkpoint
-from bert_keras.data.schema import PREDICTION_FEATURES
-from bert_keras.errors import InputError, answers_typos, check, check_count, check_name
+from bert_keras.config import ModelMetadata
+from bert_keras.data.record_file import PREDICTION_FEATURES
+from bert_keras.errors import InputError, check_count
 from bert_keras.exporting.servable import (
-    EXPORTERS,
     TEXT_SIGNATURE,
     Exporter,
     Signature,
@@ -29,20 +27,12 @@ from bert_keras.exporting.servable import (
     input_specs,
 )
 from bert_keras.exporting.text_ops.text_to_inputs import TextToInputs
-from bert_keras.exporting.variants.export_variant import (
-    MAX_SCORE_DROP,
-    SAVED_MODELS,
-    Scoring,
-    export_variant,
-)
 from bert_keras.exporting.variants.variant import Variant, replaced_attributes
 from bert_keras.exporting.verify import run_in_fresh_process, to_arrays
 from bert_keras.exporting.version_folder import METADATA, WARMUP, check_version, file_digests
 from bert_keras.files import StrPath, atomic_folder, write_json
-from bert_keras.models import load_model
-from bert_keras.models.pretrained import Pretrained
-from bert_keras.renamed import accepts_former_names
-from bert_keras.runs.settings import Changes, variant_examples
+from bert_keras.kinds.kind import Kind
+from bert_keras.kinds.known import KINDS
 from bert_keras.text.fast_tokenizer import write_vocabulary
 from bert_keras.text.packing import pack
 from bert_keras.text.tokenizer import TextTokenizer
@@ -51,7 +41,10 @@ _LIBRARIES = ("bert-keras", "tensorflow", "tensorflow-text", "keras")
 # Largest allowed difference, relative to the larger of 1 and the expected value. A graph adds
 # numbers in another order than eager ops: 6e-6 was measured for a trained model with six layers.
 _TOLERANCE = 1e-4
-_EXAMPLE = {  # one instance, by name of the input: the request that `bert-keras export` prints
+_MIXED = "Café [MASK] İSTANBUL ß ﬁ ΟΔΟΣ 東京 한국 a\u200bb Cafe\u0301 \x00\ufffd 😀\tend\n"
+_EXAMPLE: dict[
+    str, Any
+] = {  # one instance, by name of the input: the request that `bert-keras export` prints
     "text": "A short sentence by Anna Lee.",
     "text_pair": "Anna Lee wrote a sentence.",
     "question": "Who wrote the sentence?",
@@ -60,125 +53,61 @@ _EXAMPLE = {  # one instance, by name of the input: the request that `bert-keras
 }
 
 
-@accepts_former_names(max_score_loss="max_score_drop")
-@answers_typos
-def export(  # noqa: PLR0913 - public; each argument is optional
-    model: StrPath | Pretrained,
+class ExportPlan(NamedTuple):
+    """How a model is exported."""
+
+    exporter: Exporter
+    settings: dict[str, Any]  # keyword arguments of `exporter.make`
+    metadata: ModelMetadata
+    tokenizer: TextTokenizer
+
+
+def export_plan(
+    metadata: ModelMetadata,
+    tokenizer: TextTokenizer,
+    path: StrPath,
+    *,
+    source: str,
+    max_length: int | None = None,
+    num_texts: int | None = None,
+) -> ExportPlan:
+    """Returns how a model called `source` is exported; see `bert_keras.export`."""
+    check_count("max_length", max_length)
+    check_version(Path(path))
+    kind = KINDS.get(metadata.model, Kind)
+    if not kind.signatures:
+        raise InputError(
+            f"{source} is a {metadata.model}, which is not served; convert it with "
+            "bert-keras convert MODEL NEW_FOLDER --model-class BertEncoder"
+        )
+    if max_length is not None:
+        metadata = dataclasses.replace(metadata, max_length=max_length)
+    exporter = import_module(f"bert_keras.exporting.signatures.{kind.signatures}").EXPORTER
+    settings = exporter.settings(metadata, source)
+    if num_texts is not None:
+        if "num_texts" not in settings:
+            raise InputError(f"a {metadata.model} takes no num_texts")
+        settings["num_texts"] = num_texts
+    return ExportPlan(exporter, settings, metadata, tokenizer)
+
+
+def plan_of_model(
+    model: Any,
     path: StrPath,
     *,
     tokenizer: TextTokenizer | None = None,
     labels: Sequence[str] = (),
-    max_length: int | None = None,
-    num_texts: int | None = None,
-    variant: str | None = None,
-    data: StrPath | None = None,
-    task: str | None = None,
-    changes: Changes = (),
-    max_score_drop: float = MAX_SCORE_DROP,
-) -> Path:
-    """Writes a model of any head as a SavedModel that takes texts, and verifies it.
-
-    `bert-keras export` and `model.export` call this function. The SavedModel contains the text
-    processing, its signatures and warm-up requests for TF Serving. A fresh process loads it as
-    TF Serving does and compares its outputs with those of the Keras model.
-
-    Args:
-        model: A folder with a vocabulary in any checkpoint format, or a model in memory.
-        path: The version folder, saved_models/NAME/VERSION, which must not exist yet.
-        tokenizer: The tokenizer of a model in memory; by default `model.tokenizer`.
-        labels: The labels of a model in memory; by default those of its metadata.
-        max_length: The largest number of tokens of a text or pair; by default the metadata's.
-        num_texts: The number of texts that a classifier takes, 1 or 2; by default the number that
-            the model was trained on, or 1 if its metadata does not state it.
-        variant: "float16", "bfloat16" or "int8", whose size, time and score are printed
-            next to those of float32; by default the model is written in float32.
-        data: Labelled examples to score a variant on: a file of the task, or a data folder or
-            `tfds:NAME` with a split "dev".
-        task: The name of the task that scores a variant; by default the task of the fine-tuning.
-        changes: Settings of this task, such as `{"text_columns": ("review",)}`.
-        max_score_drop: The points, of 100, by which the score of a variant may drop.
-
-    Returns:
-        The path of the version folder.
-
-    Raises:
-        InputError: The model has no vocabulary or cannot be served, an argument does not fit it,
-            `path` exists or is not a version folder, or the variant loses too many points.
-        RuntimeError: The SavedModel does not give the outputs of the Keras model.
-
-    Example:
-
-    ```python
-    export("films", "saved_models/films/1")
-    ```
-    """
-    if variant is None:
-        is_default = (data, task, max_score_drop) == (None, None, MAX_SCORE_DROP)
-        found = "data, task, changes and max_score_drop have no effect without a variant"
-        check(is_default and not changes, found)
-    else:
-        check_name(variant, SAVED_MODELS, what="variant")
-        check(data is not None, f"the variant {variant} needs data, labelled examples to score it")
-        check(max_score_drop >= 0, f"max_score_drop is {max_score_drop}; expected 0 or more points")
-    check_count("max_length", max_length)
-    check_version(Path(path))
-    if isinstance(model, Pretrained):
-        source, load = "the model", lambda: model
-        tokenizer = tokenizer or model.tokenizer
-        if tokenizer is None:
-            raise InputError("the model has no vocabulary; give its tokenizer: tokenizer=...")
-        metadata = model.stored_metadata(tokenizer, labels=labels)
-    else:
-        found = "tokenizer and labels are for a model in memory"
-        check(tokenizer is None and not labels, f"{found}; a model folder contains its own")
-        checkpoint = open_text_checkpoint(model)
-        source, load = os.fspath(model), partial(load_model, model)
-        metadata, tokenizer = checkpoint.metadata, checkpoint.tokenizer
-    if max_length is not None:
-        metadata = dataclasses.replace(metadata, max_length=max_length)
-    check(
-        metadata.model in EXPORTERS,
-        f"{source} is a {metadata.model}; expected one of {', '.join(sorted(EXPORTERS))}; convert "
-        "it with bert-keras convert MODEL NEW_FOLDER --model-class BertEncoder",
-    )
-    exporter: Exporter = import_module(EXPORTERS[metadata.model]).EXPORTER
-    settings = exporter.settings(metadata, source)
-    if num_texts is not None:
-        check("num_texts" in settings, f"a {metadata.model} takes no num_texts")
-        settings["num_texts"] = num_texts
-
-    versions = {name: version(name) for name in _LIBRARIES}
-
-    def write(path: StrPath, *, variant: type[Variant] | None = None) -> Path:
-        loaded = load()
-        return write_saved_model(
-            loaded if variant is None else variant(loaded),
-            path,
-            exporter=exporter,
-            settings=settings,
-            tokenizer=tokenizer,
-            max_length=metadata.max_length,
-            metadata={"card": metadata.to_dict(), "versions": versions},
-        )
-
-    if variant is None:
-        return write(path)
-    arguments = {"source": source, "task": task, "changes": changes}
-    known, examples = variant_examples(metadata, str(data), **arguments)
-    scored = Scoring(known, examples, known.encode(examples, tokenizer))
-    return export_variant(path, scored, write=write, variant=variant, max_score_drop=max_score_drop)
+    **options: Any,
+) -> ExportPlan:
+    """Returns how a model in memory is exported; see `bert_keras.export`."""
+    tokenizer = tokenizer or model.tokenizer
+    if tokenizer is None:
+        raise InputError("the model has no vocabulary; give its tokenizer: tokenizer=...")
+    metadata = model.stored_metadata(tokenizer, labels=labels)
+    return export_plan(metadata, tokenizer, path, source="the model", **options)
 
 
-def write_saved_model(
-    model: keras.Model | Variant,
-    folder: StrPath,
-    *,
-    exporter: Exporter,
-    settings: Mapping[str, Any],
-    tokenizer: TextTokenizer,
-    max_length: int,
-    metadata: Mapping | None = None,
-) -> Path:
+def write_saved_model(model: keras.Model | Variant, plan: ExportPlan, folder: StrPath) -> Path:
     """Writes a float32 model, or a variant of one, as a SavedModel and verifies it.
 
     The folder appears after these checks: the graph has the tokens of training; a fresh process
@@ -186,30 +115,32 @@ def write_saved_model(
     model, and other signatures have the outputs that they have here (not checked for a `Variant`);
     all warm-up requests succeed. Raises InputError or RuntimeError.
     """
-    folder, is_variant = Path(folder), isinstance(model, Variant)
-    _check_arguments(model, num_tokens=len(tokenizer.vocabulary))
+    folder, is_variant, tokenizer = Path(folder), isinstance(model, Variant), plan.tokenizer
+    max_length, vocabulary = plan.metadata.max_length, tokenizer.vocabulary
+    _check_arguments(model, num_tokens=len(vocabulary))
     with (
         atomic_folder(folder) as partial_folder,
         tempfile.TemporaryDirectory() as scratch,
         tqdm(total=3, desc="export", unit=" steps") as bar,
     ):
-        reader = exporter.reader(
-            write_vocabulary(tokenizer.vocabulary, Path(scratch)),
+        reader = plan.exporter.reader(
+            write_vocabulary(vocabulary, Path(scratch)),
             lowercase=tokenizer.lowercase,
             max_length=max_length,
-            shortens_first=tokenizer.vocabulary.shortens_first,
+            shortens_first=vocabulary.shortens_first,
         )
         encoder = getattr(model, "encoder", model)
         with replaced_attributes([encoder], skips_padding=True):  # while signatures are traced
-            signatures, from_tensors = exporter.make(model, reader, **settings)
-        num_texts = len(input_specs(signatures[TEXT_SIGNATURE]))
-        least, most = tokenizer.vocabulary.num_specials(num_texts) + 1, model.config.max_positions
-        is_valid = least <= max_length <= most
-        check(is_valid, f"max_length is {max_length}; expected {least} to {most}")
+            signatures, from_tensors = plan.exporter.make(model, reader, **plan.settings)
+        text_inputs = [*input_specs(signatures[TEXT_SIGNATURE])]
+        least, most = vocabulary.num_specials(len(text_inputs)) + 1, model.config.max_positions
+        if not least <= max_length <= most:
+            raise InputError(f"max_length is {max_length}; expected {least} to {most}")
         signatures["tensors"] = checked_tensors(
-            signatures["tensors"], config=model.config, cls_id=tokenizer.vocabulary.cls_id
+            signatures["tensors"], config=model.config, cls_id=vocabulary.cls_id
         )
-        texts = sample_texts(max_length=max_length)
+        long = " ".join(f"Anna {n} met Bob {n * n} in Lyon." for n in range(max_length // 2 + 1))
+        texts = [_EXAMPLE["text"], "", _MIXED, long]
         _check_tokens(texts, reader, tokenizer)
         # A long text would warm up little more: after a short one, the first two of 452 tokens take
         # 0.92 s, and the next 0.85 s (BERT-base).
@@ -227,28 +158,24 @@ def write_saved_model(
         bar.update()
         write_warmup(partial_folder, warmup, name=folder.resolve().parent.name)
         bar.update()
-        instance = {name: _EXAMPLE[name] for name in input_specs(signatures[TEXT_SIGNATURE])}
+        instance = {name: _EXAMPLE[name] for name in text_inputs}
         if "masked_lm_positions" in input_specs(signatures["tensors"]):
             instance["text"] = "A short [MASK] by Anna Lee."
         row = {name: [value] for name, value in instance.items()}
         example = {"signature": TEXT_SIGNATURE, "inputs": row}
         outputs = run_in_fresh_process(partial_folder, [*samples, *warmup, example])
         prediction = {name: values[0] for name, values in outputs[-1].items()}
-        answered = {"instance": instance, "prediction": prediction}
-        files = file_digests(partial_folder)
-        stored = {**(metadata or {}), "example": answered, "files": files}
+        stored = {
+            "card": plan.metadata.to_dict(),
+            "versions": {name: version(name) for name in _LIBRARIES},
+            "example": {"instance": instance, "prediction": prediction},
+            "files": file_digests(partial_folder),
+        }
         write_json(partial_folder / METADATA, stored)
         for sample, served, arrays in zip(samples, outputs, expected, strict=False):
             check_outputs(served, arrays, signature=sample["signature"])
         bar.update()
     return folder
-
-
-def sample_texts(*, max_length: int) -> list[str]:
-    """Returns a plain text, an empty one, one of many kinds of characters, and a long one."""
-    mixed = "Café [MASK] İSTANBUL ß ﬁ ΟΔΟΣ 東京 한국 a\u200bb Cafe\u0301 \x00\ufffd 😀\tend\n"
-    long = (f"Anna {n} met Bob {n * n} in Lyon." for n in range(max_length // 2 + 1))
-    return ["A short sentence by Anna Lee.", "", mixed, " ".join(long)]
 
 
 def requests_of(
@@ -272,16 +199,12 @@ def requests_of(
         choices = zip(turned, texts, strict=True)
         return turned if rank == 1 else [[*each] for each in choices]
 
-    return [
-        {
-            "signature": name,
-            "inputs": {
-                n: column(n, number, spec.shape.rank)
-                for number, (n, spec) in enumerate(input_specs(signature).items())
-            },
-        }
-        for name, signature in signatures.items()
-    ]
+    requests = []
+    for name, signature in signatures.items():
+        specs = enumerate(input_specs(signature).items())
+        inputs = {each: column(each, number, spec.shape.rank) for number, (each, spec) in specs}
+        requests.append({"signature": name, "inputs": inputs})
+    return requests
 
 
 def write_warmup(folder: str | os.PathLike, requests: Sequence[dict], *, name: str) -> None:
@@ -300,16 +223,12 @@ def write_warmup(folder: str | os.PathLike, requests: Sequence[dict], *, name: s
 
 
 def _check_arguments(model: keras.Model | Variant, *, num_tokens: int) -> None:
-    backend = keras.config.backend()
-    remedy = "an export needs KERAS_BACKEND=tensorflow"
-    check(backend == "tensorflow", f"the backend of Keras is {backend}; {remedy}")
-    found = f"the model computes in {model.compute_dtype}"
-    check(model.compute_dtype == "float32", f"{found}; load its weights into a float32 model")
-    check(
-        num_tokens <= model.config.vocab_size,
-        f"the vocabulary has {num_tokens} tokens and the model has {model.config.vocab_size}; use "
-        "the vocabulary that the model was trained with",
-    )
+    if (backend := keras.config.backend()) != "tensorflow":
+        raise InputError(f"the backend is {backend}; an export needs KERAS_BACKEND=tensorflow")
+    if (dtype := model.compute_dtype) != "float32":
+        raise InputError(f"the model computes in {dtype}; load its weights into a float32 model")
+    if num_tokens > (size := model.config.vocab_size):
+        raise InputError(f"the vocabulary has {num_tokens} tokens, and the model only {size}")
 
 
 def _check_tokens(texts: Sequence[str], reader: TextToInputs, tokenizer: TextTokenizer) -> None:
@@ -348,9 +267,6 @@ def check_outputs(served: Mapping, expected: Mapping[str, np.ndarray], *, signat
         if values.dtype.kind == "f":
             difference = np.abs(array - values) / np.maximum(np.abs(values), 1)
             if not difference.max(initial=0) <= _TOLERANCE:
-                raise RuntimeError(
-                    f"{output} differs by {difference.max():.1e} from the Keras model's; expected "
-                    f"at most {_TOLERANCE:.0e}"
-                )
+                raise RuntimeError(f"{output} differs by {difference.max():.1e} from Keras")
         elif (array != values).any():
-            raise RuntimeError(f"{output} differs from the Keras model's")
+            raise RuntimeError(f"{output} differs from Keras")

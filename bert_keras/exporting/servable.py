@@ -6,21 +6,10 @@ from typing import Any, NamedTuple
 import tensorflow as tf
 
 from bert_keras.config import BertConfig, ModelMetadata
-from bert_keras.data.schema import SEQUENCE_FEATURES
+from bert_keras.data.record_file import SEQUENCE_FEATURES
 from bert_keras.exporting.text_ops.text_to_inputs import TextToInputs
 
 TEXT_SIGNATURE = "serving_default"
-_SIGNATURES = "bert_keras.exporting.signatures"
-EXPORTERS = {  # the module with the signatures of each model class
-    "BertEncoder": f"{_SIGNATURES}.embeddings",
-    "BertSentenceEncoder": f"{_SIGNATURES}.embeddings",
-    "BertPretrainer": f"{_SIGNATURES}.masked_lm",
-    "BertMaskedLM": f"{_SIGNATURES}.masked_lm",
-    "BertClassifier": f"{_SIGNATURES}.classifier",
-    "BertTokenClassifier": f"{_SIGNATURES}.token_classifier",
-    "BertQuestionAnswering": f"{_SIGNATURES}.question_answering",
-    "BertMultipleChoice": f"{_SIGNATURES}.multiple_choice",
-}
 Signature = Any  # tf.types.experimental.ConcreteFunction, for which the type checker has no stubs
 
 
@@ -33,7 +22,7 @@ class ServableModel(NamedTuple):
 
 
 class Exporter(NamedTuple):
-    """Builds the `ServableModel` of a model class; each module in signatures/ defines one."""
+    """Builds the `ServableModel` of a kind of model; each module in signatures/ defines one."""
 
     # (model, reader, **settings) -> ServableModel; the reader converts texts inside the graph
     make: Callable[..., ServableModel]
@@ -45,10 +34,9 @@ class Exporter(NamedTuple):
 def traced(function: Callable[..., Mapping], **specs: tf.TypeSpec) -> Signature:
     """Traces `function` for keyword arguments of these specs.
 
-    Trace the model in one signature and call that signature from the others, so that the graph of
-    the encoder is stored once. Autograph takes seconds a signature, so it is off.
+    Trace the model in one signature and call it from the others, so that its graph is stored once.
     """
-    traceable: Any = tf.function(function, autograph=False)
+    traceable: Any = tf.function(function, autograph=False)  # which takes seconds a signature
     return traceable.get_concrete_function(**specs)
 
 
@@ -86,9 +74,8 @@ def text_servable(
 def checked_tensors(tensors: Signature, *, config: BertConfig, cls_id: int) -> Signature:
     """Makes the signature `tensors` refuse impossible rows and mask the padding of TF Serving.
 
-    More than `max_positions` positions are an invalid argument, as are ids, masks and segments that
-    no text has. With `pad_variable_length_inputs`, TF Serving pads each tensor of a row with the
-    row's first value: `input_ids` with [CLS] and `input_mask` with 1
+    With `pad_variable_length_inputs`, TF Serving pads each tensor of a row with the row's first
+    value: `input_ids` with [CLS] and `input_mask` with 1
     (tensorflow_serving/batching/batching_util.cc).
     `tensors` therefore sets `input_mask` to 0 for all [CLS] tokens at the end of a row.
     """

@@ -15,12 +15,11 @@ from importlib.util import find_spec
 from pathlib import Path
 from typing import Any, cast
 
+Run = Callable[[str, Mapping[str, Any]], dict[str, Any]]  # (signature, inputs) -> arrays by name
+
 
 def run_in_fresh_process(folder: str | os.PathLike, requests: Sequence[dict]) -> list[dict]:
-    """Runs requests, {"signature": name, "inputs": {name: array or list}}, in a fresh process.
-
-    Returns the outputs of each by name, as nested lists. Raises RuntimeError if it fails.
-    """
+    """Returns outputs, {name: nested list}, of requests, {"signature": name, "inputs": dict}."""
     process = subprocess.run(
         [sys.executable, "-P", __file__, os.fspath(folder)],
         input=pickle.dumps(list(requests)),
@@ -35,15 +34,15 @@ def run_in_fresh_process(folder: str | os.PathLike, requests: Sequence[dict]) ->
 
 
 def run_requests(folder: str | os.PathLike, requests: Sequence[dict]) -> list[dict]:
-    """Same as `run_in_fresh_process`, but runs in this process."""
+    """Does the same as `run_in_fresh_process` in this process."""
     with loaded(folder) as run:
-        outputs = [to_arrays(run(request)) for request in requests]
+        outputs = [to_arrays(run(each["signature"], each["inputs"])) for each in requests]
     return [{name: array.tolist() for name, array in each.items()} for each in outputs]
 
 
 @contextlib.contextmanager
-def loaded(folder: str | os.PathLike) -> Iterator[Callable[[dict], dict]]:
-    """Loads a SavedModel; yields a function that takes a request and returns arrays by name."""
+def loaded(folder: str | os.PathLike) -> Iterator[Run]:
+    """Loads a SavedModel and yields a function that runs its signatures."""
     import numpy as np
     import tensorflow as tf
     from tensorflow.python.saved_model.loader_impl import SavedModelLoader
@@ -54,15 +53,12 @@ def loaded(folder: str | os.PathLike) -> Iterator[Callable[[dict], dict]]:
         # `tf.compat.v1.saved_model.loader.load` does the same and warns that it is deprecated.
         meta_graph: Any = SavedModelLoader(os.fspath(folder)).load(session, ["serve"])
 
-        def run(request: dict) -> dict:
-            signature = meta_graph.signature_def[request["signature"]]
-            feeds = {
-                signature.inputs[name].name: np.array(
-                    values, tf.dtypes.as_dtype(signature.inputs[name].dtype).as_numpy_dtype
-                )
-                for name, values in request["inputs"].items()
-            }
-            fetches = {name: info.name for name, info in signature.outputs.items()}
+        def run(signature: str, inputs: Mapping[str, Any]) -> dict[str, Any]:
+            definition, feeds = meta_graph.signature_def[signature], {}
+            for name, values in inputs.items():
+                info = definition.inputs[name]
+                feeds[info.name] = np.array(values, tf.as_dtype(info.dtype).as_numpy_dtype)
+            fetches = {name: info.name for name, info in definition.outputs.items()}
             return session.run(fetches, feeds)
 
         yield run
@@ -80,7 +76,7 @@ def to_arrays(outputs: Mapping[str, Any]) -> dict:
 
 
 def register_text_ops() -> None:
-    """Registers the ops of tensorflow-text, which TF Serving also has, without importing Keras."""
+    """Registers the ops of tensorflow-text, which TF Serving contains, without importing Keras."""
     import tensorflow as tf
 
     package = Path(cast(Any, find_spec("tensorflow_text")).origin).parent
@@ -88,5 +84,4 @@ def register_text_ops() -> None:
 
 
 if __name__ == "__main__":
-    outputs = run_requests(sys.argv[1], pickle.load(sys.stdin.buffer))
-    sys.stdout.buffer.write(pickle.dumps(outputs))
+    pickle.dump(run_requests(sys.argv[1], pickle.load(sys.stdin.buffer)), sys.stdout.buffer)

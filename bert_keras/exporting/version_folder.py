@@ -1,11 +1,11 @@
-"""Names the version folders, saved_models/NAME/VERSION, and their metadata files; no TensorFlow."""
+"""Names and checks version folders, saved_models/NAME/VERSION, and reads their metadata."""
 
 import os
 from pathlib import Path
 from typing import Any
 
-from bert_keras.errors import InputError, check
-from bert_keras.files import LOCK, file_sha256, json_object, refuse_existing
+from bert_keras.errors import InputError
+from bert_keras.files import file_sha256, json_object, refuse_existing
 
 METADATA = "assets.extra/bert_keras.json"
 WARMUP = "assets.extra/tf_serving_warmup_requests"
@@ -16,8 +16,8 @@ def check_model_name(name: str) -> None:
     """Raises InputError if `name` cannot be a folder name or part of a URL of the server."""
     if name in ("", ".", "..") or {"/", ":"} & {*name} or not name.isprintable():
         raise InputError(
-            f"the model's name is {name!r}; expected a folder name of printable characters without "
-            "'/' and ':', such as sst2 (--output sets the parent folder)"
+            f"{name!r} cannot name a model; expected printable characters without '/' and ':', "
+            "such as sst2 (--output sets the parent folder)"
         )
 
 
@@ -28,8 +28,8 @@ def is_version(name: str) -> bool:
 
 def check_version(path: Path) -> None:
     """Raises InputError unless `path` is a version folder that does not exist yet."""
-    found = f"{path} does not end in a version number, 0 to {LARGEST_VERSION}"
-    check(is_version(path.name), f"{found}; expected a path such as saved_models/NAME/1")
+    if not is_version(path.name):
+        raise InputError(f"{path} does not end in a version number, such as saved_models/NAME/1")
     free = path.with_name(str(next_version(path.parent)))
     refuse_existing(path, remedy=f"export to the next version, {free}")
 
@@ -41,24 +41,22 @@ def next_version(folder: str | os.PathLike) -> int:
 
 
 def variant_of(folder: Path) -> str:
-    """Returns the variant that a version folder contains, or "" if its metadata names none."""
-    variant = _metadata(folder).get("variant")
-    return str(variant.get("name", "")) if isinstance(variant, dict) else ""
+    """Returns the variant that a version folder contains, or "" if it contains float32."""
+    return _metadata(folder).get("variant", {}).get("name", "")
 
 
 def file_digests(folder: Path) -> dict[str, str]:
-    """Returns the SHA-256 of each file of a version folder by its path; leaves out METADATA."""
+    """Returns the SHA-256 of each file of a version folder, except METADATA, by its path."""
     names = {path.relative_to(folder).as_posix() for path in folder.rglob("*") if path.is_file()}
-    return {name: file_sha256(folder / name) for name in sorted(names - {METADATA, LOCK})}
+    return {name: file_sha256(folder / name) for name in sorted(names - {METADATA})}
 
 
-def check_files(folder: Path) -> None:
-    """Raises InputError if a file is not as the export wrote it; 0.2 stored no digests."""
-    digests = _metadata(folder).get("files", {})
-    check(isinstance(digests, dict), f"{METADATA} has the files {digests!r}; expected digests")
-    for name, digest in digests.items():
-        is_same = (folder / name).is_file() and file_sha256(folder / name) == digest
-        check(is_same, f"{name} is not the file that bert-keras export wrote")
+def changed_file(folder: Path) -> str:
+    """Returns the first file that is not as the export wrote it, or ""; 0.2 stored no digests."""
+    for name, digest in _metadata(folder).get("files", {}).items():
+        if not (folder / name).is_file() or file_sha256(folder / name) != digest:
+            return name
+    return ""
 
 
 def _metadata(folder: Path) -> dict[str, Any]:

@@ -1,4 +1,4 @@
-"""Finds BERT and its relatives, one module each: add a relative as a module with a `FAMILY`."""
+"""Finds BERT and its relatives: each is a module of this folder that defines a `FAMILY`."""
 
 import dataclasses
 import re
@@ -7,7 +7,7 @@ from pkgutil import iter_modules
 from typing import Any
 
 from bert_keras.config import BertConfig
-from bert_keras.errors import check, check_name
+from bert_keras.errors import InputError, check_name
 from bert_keras.families.family import Family
 from bert_keras.text.vocab import Vocabulary
 
@@ -17,15 +17,14 @@ FAMILIES: dict[str, Family] = {each.FAMILY.kind: each.FAMILY for each in _module
 
 
 def family_of(config: BertConfig, vocabulary: Vocabulary | None = None) -> Family | None:
-    """Returns the family of an encoder, or None if it belongs to none.
+    """Returns the family of an encoder, or None if only the native format can store it.
 
-    Only the native checkpoint format can store an encoder without a family. The special tokens
-    decide between families of the same configurations; without a vocabulary, it is the first.
+    If several families have this configuration, the vocabulary's special tokens decide.
     """
     families = [family for family in FAMILIES.values() if family.includes(config)]
-    specials = vocabulary.specials if vocabulary is not None else None
-    chosen = (family for family in families if family.specials == specials)
-    return next(chosen, families[0] if families else None)
+    if vocabulary is not None:
+        families.sort(key=lambda family: family.specials != vocabulary.specials)
+    return families[0] if families else None
 
 
 def presets() -> dict[str, BertConfig]:
@@ -34,7 +33,7 @@ def presets() -> dict[str, BertConfig]:
 
 
 def hub_names() -> dict[str, str]:
-    """Returns the well-known models on Hugging Face, and the kind of the family of each."""
+    """Returns the names of well-known models on Hugging Face, and the kind of their family."""
     return {name: kind for kind, family in FAMILIES.items() for name in family.hub_names}
 
 
@@ -44,7 +43,7 @@ def preset(name: str, **changes: Any) -> BertConfig:
     Args:
         name: A name in `presets()`, or a name such as "L-3_H-768_A-12", which states the number of
             layers, the hidden size and the number of attention heads.
-        **changes: Values of `BertConfig` fields that replace those of the preset.
+        **changes: Fields of `BertConfig` to change.
 
     Raises:
         InputError: `name` is unknown, or a value is impossible.
@@ -61,7 +60,8 @@ def preset(name: str, **changes: Any) -> BertConfig:
         config = BertConfig(num_layers=layers, hidden_size=hidden, num_heads=heads)
     else:
         size = name if name in known else str(name).removeprefix("bert-")
-        check(size == name or size not in known, f"no size is called {name!r}; use {size!r}")
+        if size in known and size != name:
+            raise InputError(f"no size is called {name!r}; use {size!r}")
         check_name(size, ("L-LAYERS_H-HIDDEN_A-HEADS", *known), what="size")
-        config = known[name]
+        config = known[size]
     return dataclasses.replace(config, **changes)

@@ -2,7 +2,7 @@
 
 from bert_keras.config import BertConfig
 from bert_keras.families.bert import FAMILY as BERT
-from bert_keras.families.family import OPTIONAL_SIZES, Family, KerasHub
+from bert_keras.families.family import Family, KerasHub, block_names, masked_lm_names
 from bert_keras.text.fast_tokenizer import ALBERT_SPECIALS
 
 
@@ -22,9 +22,6 @@ def _size(
     )
 
 
-_BLOCK = "encoder/layer_{}"
-_THEIR_BLOCK = ".encoder.albert_layer_groups.{}.albert_layers.0"
-
 FAMILY = Family(
     kind="albert",
     presets={
@@ -37,28 +34,25 @@ FAMILY = Family(
     },
     specials=ALBERT_SPECIALS,
     traits={"shares_layers": True},
-    sizes=OPTIONAL_SIZES,
+    sizes=("num_segments", "embedding_size"),
     hub_names=tuple(f"albert/albert-{s}-v2" for s in ("base", "large", "xlarge", "xxlarge")),
     class_prefix="Albert",
     weight_names={
         **BERT.weight_names,
         "encoder/embeddings/projection": ".encoder.embedding_hidden_mapping_in",
-        f"{_BLOCK}/attention/query": f"{_THEIR_BLOCK}.attention.query",
-        f"{_BLOCK}/attention/key": f"{_THEIR_BLOCK}.attention.key",
-        f"{_BLOCK}/attention/value": f"{_THEIR_BLOCK}.attention.value",
-        f"{_BLOCK}/attention/output": f"{_THEIR_BLOCK}.attention.dense",
-        f"{_BLOCK}/attention_norm": f"{_THEIR_BLOCK}.attention.LayerNorm",
-        f"{_BLOCK}/feed_forward/intermediate": f"{_THEIR_BLOCK}.ffn",
-        f"{_BLOCK}/feed_forward/output": f"{_THEIR_BLOCK}.ffn_output",
-        f"{_BLOCK}/feed_forward_norm": f"{_THEIR_BLOCK}.full_layer_layer_norm",
+        **block_names(
+            ".encoder.albert_layer_groups.{}.albert_layers.0.",
+            *("attention.query", "attention.key", "attention.value", "attention.dense"),
+            *("attention.LayerNorm", "ffn", "ffn_output", "full_layer_layer_norm"),
+        ),
         "encoder/pooler": ".pooler",
-        "masked_lm/transform": "predictions.dense",
-        "masked_lm/norm": "predictions.LayerNorm",
-        "masked_lm/decoder": "predictions.decoder.weight",
-        "masked_lm/output_bias": "predictions.bias",
+        **masked_lm_names(
+            *("predictions.dense", "predictions.LayerNorm"),
+            *("predictions.decoder", "predictions.bias"),
+        ),
         "next_sentence/dense": "sop_classifier.classifier",
     },
-    defaults={  # those of ALBERT-xxlarge
+    defaults={  # ALBERT-xxlarge
         "attention_probs_dropout_prob": 0.0,
         "embedding_size": 128,
         "hidden_act": "gelu_new",

@@ -1,13 +1,13 @@
 """BERT (Devlin et al. 2018) and the models that differ from it only in size or vocabulary.
 
-The sizes up to L-12_H-768 are those of Turc et al. 2019, and those of KLUE, KoBERT and the
-multilingual BERT those of Park et al. 2021, SKTBrain/KoBERT and google-research/bert.
+Sources of the sizes: Turc et al. 2019 (up to L-12_H-768), google-research/bert (multilingual),
+Park et al. 2021 (KLUE), SKTBrain/KoBERT.
 """
 
 import dataclasses
 
 from bert_keras.config import BertConfig
-from bert_keras.families.family import Family, KerasHub
+from bert_keras.families.family import Family, KerasHub, block_names, masked_lm_names
 
 
 def _size(num_layers: int, hidden_size: int) -> BertConfig:
@@ -29,13 +29,12 @@ _SIZES |= {
     "large": _size(24, 1024),
 }
 BASE = _SIZES["base"]
-_BLOCK, _THEIR_BLOCK = "encoder/layer_{}", ".encoder.layer.{}"
 
 FAMILY = Family(
     kind="bert",
     presets={
         **_SIZES,
-        # Not published sizes: BERTs of the sizes of the same names that learn in fewer steps.
+        # Not published: the sizes of the same names, with changes that need fewer training steps.
         **{
             f"modern-{name}": dataclasses.replace(
                 _SIZES[name], norm_position="pre", position_kind="rotary"
@@ -58,24 +57,18 @@ FAMILY = Family(
         "encoder/embeddings/position": ".embeddings.position_embeddings.weight",
         "encoder/embeddings/segment": ".embeddings.token_type_embeddings.weight",
         "encoder/embeddings/norm": ".embeddings.LayerNorm",
-        f"{_BLOCK}/attention/query": f"{_THEIR_BLOCK}.attention.self.query",
-        f"{_BLOCK}/attention/key": f"{_THEIR_BLOCK}.attention.self.key",
-        f"{_BLOCK}/attention/value": f"{_THEIR_BLOCK}.attention.self.value",
-        f"{_BLOCK}/attention/output": f"{_THEIR_BLOCK}.attention.output.dense",
-        f"{_BLOCK}/attention_norm": f"{_THEIR_BLOCK}.attention.output.LayerNorm",
-        f"{_BLOCK}/feed_forward/intermediate": f"{_THEIR_BLOCK}.intermediate.dense",
-        f"{_BLOCK}/feed_forward/output": f"{_THEIR_BLOCK}.output.dense",
-        f"{_BLOCK}/feed_forward_norm": f"{_THEIR_BLOCK}.output.LayerNorm",
+        **block_names(
+            ".encoder.layer.{}.",
+            *("attention.self.query", "attention.self.key", "attention.self.value"),
+            *("attention.output.dense", "attention.output.LayerNorm"),
+            *("intermediate.dense", "output.dense", "output.LayerNorm"),
+        ),
         "encoder/pooler": ".pooler.dense",
-        "masked_lm/transform": "cls.predictions.transform.dense",
-        "masked_lm/norm": "cls.predictions.transform.LayerNorm",
-        "masked_lm/decoder": "cls.predictions.decoder.weight",
-        "masked_lm/output_bias": "cls.predictions.bias",
+        **masked_lm_names(
+            *("cls.predictions.transform.dense", "cls.predictions.transform.LayerNorm"),
+            *("cls.predictions.decoder", "cls.predictions.bias"),
+        ),
         "next_sentence/dense": "cls.seq_relationship",
-        "classification/dense": "classifier",
-        "multiple_choice/dense": "classifier",
-        "token_labels/dense": "classifier",
-        "span/dense": "qa_outputs",
     },
     keras_hub=KerasHub(sizes={"num_segments": "num_segments"}),
 )

@@ -2,9 +2,7 @@
 
 from bert_keras.config import BertConfig
 from bert_keras.families.bert import FAMILY as BERT
-from bert_keras.families.family import Family, KerasHub
-
-_BLOCK, _THEIR_BLOCK = "encoder/layer_{}", ".transformer.layer.{}"
+from bert_keras.families.family import Family, KerasHub, block_names, masked_lm_names
 
 FAMILY = Family(
     kind="distilbert",
@@ -21,19 +19,13 @@ FAMILY = Family(
     weight_names={
         **BERT.weight_names,
         "encoder/embeddings/segment": "",
-        f"{_BLOCK}/attention/query": f"{_THEIR_BLOCK}.attention.q_lin",
-        f"{_BLOCK}/attention/key": f"{_THEIR_BLOCK}.attention.k_lin",
-        f"{_BLOCK}/attention/value": f"{_THEIR_BLOCK}.attention.v_lin",
-        f"{_BLOCK}/attention/output": f"{_THEIR_BLOCK}.attention.out_lin",
-        f"{_BLOCK}/attention_norm": f"{_THEIR_BLOCK}.sa_layer_norm",
-        f"{_BLOCK}/feed_forward/intermediate": f"{_THEIR_BLOCK}.ffn.lin1",
-        f"{_BLOCK}/feed_forward/output": f"{_THEIR_BLOCK}.ffn.lin2",
-        f"{_BLOCK}/feed_forward_norm": f"{_THEIR_BLOCK}.output_layer_norm",
-        "encoder/pooler": "pre_classifier",  # of the classifier; it has ReLU
-        "masked_lm/transform": "vocab_transform",
-        "masked_lm/norm": "vocab_layer_norm",
-        "masked_lm/decoder": "vocab_projector.weight",
-        "masked_lm/output_bias": "vocab_projector.bias",
+        **block_names(
+            ".transformer.layer.{}.",
+            *("attention.q_lin", "attention.k_lin", "attention.v_lin", "attention.out_lin"),
+            *("sa_layer_norm", "ffn.lin1", "ffn.lin2", "output_layer_norm"),
+        ),
+        "encoder/pooler": "pre_classifier",  # belongs to the classifier, with ReLU
+        **masked_lm_names("vocab_transform", "vocab_layer_norm", "vocab_projector"),
         "next_sentence/dense": "",
     },
     config_keys={

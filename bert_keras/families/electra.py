@@ -4,7 +4,7 @@ import dataclasses
 
 from bert_keras.families.bert import BASE
 from bert_keras.families.bert import FAMILY as BERT
-from bert_keras.families.family import Family
+from bert_keras.families.family import Family, masked_lm_names
 from bert_keras.families.roberta import TWO_LAYER_CLASSIFIER
 
 _SIZE = {"has_pooler": False, "pooler_activation": "gelu", "masked_lm_activation": "gelu"}
@@ -31,10 +31,9 @@ FAMILY = Family(
         **BERT.weight_names,
         "encoder/embeddings/projection": ".embeddings_project",
         "encoder/pooler": "",
-        "masked_lm/transform": "generator_predictions.dense",
-        "masked_lm/norm": "generator_predictions.LayerNorm",
-        "masked_lm/decoder": "generator_lm_head.weight",
-        "masked_lm/output_bias": "generator_lm_head.bias",
+        **masked_lm_names(
+            *("generator_predictions.dense", "generator_predictions.LayerNorm"), "generator_lm_head"
+        ),
         "next_sentence/dense": "",
         "replaced_token/transform": "discriminator_predictions.dense",
         "replaced_token/dense": "discriminator_predictions.dense_prediction",

@@ -1,4 +1,4 @@
-"""Defines `Family`, all that is known about one relative of BERT."""
+"""Defines `Family`, which describes one relative of BERT."""
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
@@ -7,33 +7,47 @@ from typing import Any
 from bert_keras.config import BertConfig
 from bert_keras.text.vocab import BERT_SPECIALS, Specials, Vocabulary
 
-# Fields of BertConfig that distinguish families only by whether their value is 0.
+# Fields of BertConfig that are 0 in some families and above 0 in others.
 OPTIONAL_SIZES = ("num_segments", "embedding_size")
-# BERT's values of the BertConfig fields that distinguish families; `Family.traits` overrides them.
+# The other fields of BertConfig that distinguish families, with BERT's values.
 BERT_TRAITS = {
-    "shares_layers": False,
-    "position_offset": 0,
-    "pooler_activation": "tanh",
-    "is_causal": False,
-    "norm_position": "post",
-    "position_kind": "learned",
-    "is_gated": False,
-    "has_biases": True,
-    "ties_decoder": True,
-    "local_window": 0,
-    "has_head_norm": False,
-    "pooling": "cls",
+    name: getattr(BertConfig, name)
+    for name in (
+        *("shares_layers", "position_offset", "pooler_activation", "is_causal", "norm_position"),
+        *("position_kind", "is_gated", "has_biases", "ties_decoder", "local_window"),
+        *("has_head_norm", "pooling"),
+    )
 }
+
+
+# The layers of a block in the order of `block_names`.
+_BLOCK_LAYERS = (
+    *("attention/query", "attention/key", "attention/value", "attention/output", "attention_norm"),
+    *("feed_forward/intermediate", "feed_forward/output", "feed_forward_norm"),
+)
+
+
+def block_names(prefix: str, *names: str) -> dict[str, str]:
+    """Returns the weight names of the layers of a block, by our names; `{}` is its index."""
+    pairs = zip(_BLOCK_LAYERS, names, strict=True)
+    return {f"encoder/layer_{{}}/{ours}": f"{prefix}{theirs}" for ours, theirs in pairs}
+
+
+def masked_lm_names(transform: str, norm: str, decoder: str, bias: str = "") -> dict[str, str]:
+    """Returns the weight names of the layers of the masked-LM head, by our names."""
+    names = {"transform": transform, "norm": norm, "decoder": f"{decoder}.weight"}
+    names["output_bias"] = bias or f"{decoder}.bias"
+    return {f"masked_lm/{ours}": theirs for ours, theirs in names.items()}
 
 
 @dataclass(frozen=True, kw_only=True)
 class KerasHub:
-    """What the models of a family in keras_hub have that those of other families have not."""
+    """How a family's keras_hub models differ from the other families' models."""
 
-    has_pooler: bool = True  # whether the backbone has the pooler, not the classifier
-    # Arguments of the backbone that only some families have, and our fields.
+    has_pooler: bool = True  # True if the pooler belongs to the backbone, not to the classifier
+    # Additional arguments of the backbone and our fields.
     sizes: Mapping[str, str] = field(default_factory=dict)
-    # Start of some paths of variables, and what BERT has there.
+    # Start of some variable paths, and the start of the same paths in BERT.
     prefix: tuple[str, str] = ("", "")
 
 
@@ -41,9 +55,7 @@ class KerasHub:
 class Family:
     """A relative of BERT: its configurations, special tokens and names in checkpoint formats.
 
-    A model of a family is the same `BertEncoder` as every other, under another configuration.
-    The keys of all tables of weights are public names of layers or of single weights, in which
-    `{}` stands for the index of a block.
+    The keys of tables of weights are public names of layers or weights, `{}` the index of a block.
     """
 
     kind: str  # model_type in config.json
@@ -51,38 +63,39 @@ class Family:
     hub_names: tuple[str, ...] = ()  # well-known models on Hugging Face
     specials: Specials = BERT_SPECIALS  # special tokens of the published vocabularies
 
-    # Values of BertConfig fields that all members share and that differ from `BERT_TRAITS`.
+    # Fields of BertConfig that all members share, where they differ from `BERT_TRAITS`.
     traits: Mapping[str, Any] = field(default_factory=dict)
-    # Fields in BERT_TRAITS in which members differ; embedding_size if it may be the hidden size.
+    # Fields that differ between the members: names in BERT_TRAITS, and embedding_size if members
+    # without a projection exist.
     options: tuple[str, ...] = ()
-    # Fields in OPTIONAL_SIZES that are above 0 in every member. The others there are 0, except for
-    # those in `options`.
+    # Fields in OPTIONAL_SIZES that are above 0 in every member. Fields that are neither here nor in
+    # `options` are 0.
     sizes: tuple[str, ...] = ("num_segments",)
 
     class_prefix: str  # start of the class names in transformers and keras_hub: "DistilBert"
-    # Ends of the class names in transformers, by our model class, where they are not those of BERT;
-    # "" if the family has no such class.
+    # Our model classes, and the ends of the class names in transformers that differ from BERT's; ""
+    # if the family does not have the class.
     class_names: Mapping[str, str] = field(default_factory=dict)
-    has_pooler: bool = True  # whether the class of the bare encoder in transformers has a pooler
+    has_pooler: bool = True  # whether the encoder's class in transformers has a pooler
     prefix: str = ""  # start of the encoder's weight names in task models; "" means `kind`
     # Names of weights in transformers. A name that begins with a dot follows the prefix.
     weight_names: Mapping[str, str]
-    # Names that apply to one model only, by the name of our model class.
+    # Our model classes, and names of weights that only this class has.
     model_weight_names: Mapping[str, Mapping[str, str]] = field(default_factory=dict)
-    # Keys of BERT's config.json and this family's keys for the same values.
+    # Keys of BERT's config.json, and this family's keys for the same values.
     config_keys: Mapping[str, str] = field(default_factory=dict)
-    activation_keys: tuple[str, ...] = ("hidden_act",)  # config.json keys, all of one value
-    # Defaults of absent config.json keys, by this family's keys, where they differ from BERT's.
+    activation_keys: tuple[str, ...] = ("hidden_act",)  # config.json keys that have the same value
+    # This family's keys in config.json and their defaults that differ from BERT's.
     defaults: Mapping[str, Any] = field(default_factory=dict)
     dropout_keys: tuple[str, ...] = ()  # config.json keys of the dropout rates of heads
-    # config.json keys of which only one value is supported, and that value.
+    # Keys in config.json with only one supported value, and this value.
     fixed_values: Mapping[str, Any] = field(default_factory=dict)
-    # Whether the masked-LM head computes GELU with every activation of the encoder.
+    # Whether the masked-LM head always has GELU, whatever the activation of the encoder is.
     has_gelu_head: bool = False
-    # Returns the fields of BertConfig that values of config.json without BERT's keys state, and
-    # the values to write for a configuration and a vocabulary.
-    read_values: Callable[[Mapping[str, Any]], dict[str, Any]] | None = None
-    written_values: Callable[[BertConfig, Vocabulary | None], dict[str, Any]] | None = None
+    # Reads more fields of BertConfig from the values of config.json, and returns more values to
+    # write.
+    read_fields: Callable[[Mapping[str, Any]], dict[str, Any]] | None = None
+    more_values: Callable[[BertConfig, Vocabulary | None], dict[str, Any]] | None = None
 
     keras_hub: KerasHub | None = None  # None if keras_hub has no models of the family
 
@@ -90,15 +103,12 @@ class Family:
         """Returns whether an encoder with this configuration belongs to the family."""
         if self.has_optional_projection and config.embedding_size == config.hidden_size:
             return False
-        values = {**BERT_TRAITS, **self.traits}
-        return all(
-            getattr(config, name) == value or name in self.options for name, value in values.items()
-        ) and all(
-            (getattr(config, name) > 0) == (name in self.sizes) or name in self.options
-            for name in OPTIONAL_SIZES
-        )
+        traits = {**BERT_TRAITS, **self.traits}
+        has_traits = {name: getattr(config, name) == value for name, value in traits.items()}
+        has_traits |= {n: (getattr(config, n) > 0) == (n in self.sizes) for n in OPTIONAL_SIZES}
+        return all(is_equal or name in self.options for name, is_equal in has_traits.items())
 
     @property
     def has_optional_projection(self) -> bool:
-        """Whether only embeddings of another size than the hidden states have a projection."""
+        """Whether embeddings only have a projection if their size is not the hidden size."""
         return "embedding_size" in self.options

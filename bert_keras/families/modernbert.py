@@ -1,16 +1,16 @@
 """ModernBERT (Warner et al. 2024), which has rotary positions and local attention.
 
-In config.json, transformers 4 states the bases of the rotation in `global_rope_theta` and
-`local_rope_theta`, and the local blocks in `global_attn_every_n_layers`. transformers 5 has
-`rope_parameters` and `layer_types` instead, and reads both forms. The older form is written.
+For `global_rope_theta`, `local_rope_theta` and `global_attn_every_n_layers` in config.json, which
+are written, transformers 5 has `rope_parameters` and `layer_types`, and reads both forms.
 """
 
+import dataclasses
 from collections.abc import Mapping
 from typing import Any
 
 from bert_keras.config import BertConfig
-from bert_keras.errors import InputError, check
-from bert_keras.families.family import Family
+from bert_keras.errors import InputError, check_name
+from bert_keras.families.family import Family, block_names, masked_lm_names
 from bert_keras.text.fast_tokenizer import MODERNBERT_SPECIALS
 from bert_keras.text.vocab import Vocabulary
 
@@ -20,28 +20,29 @@ _BASES = {_GLOBAL: ("global_rope_theta", 160_000.0), _LOCAL: ("local_rope_theta"
 _EVERY = "global_attn_every_n_layers"
 
 
-def _read_values(values: Mapping[str, Any]) -> dict[str, Any]:
-    every = _global_every(values)
+def _read_fields(values: Mapping[str, Any]) -> dict[str, Any]:
     base, local_base = _rotary_base(values, _GLOBAL), _rotary_base(values, _LOCAL)
-    return {
+    fields = {
         "rotary_base": base,
         "local_rotary_base": 0.0 if local_base in (None, base) else local_base,
         "has_biases": values.get("norm_bias", False),
         "pooling": values.get("classifier_pooling", "cls"),
         "ties_decoder": values.get("tie_word_embeddings", True),
-        "local_window": 0 if every == 1 else values.get("local_attention", 128) // 2 * 2,
-        **({} if every == 1 else {"global_every": every}),
+        "local_window": 0,
     }
+    if (every := _global_every(values)) != 1:
+        window = values.get("local_attention", 128) // 2 * 2
+        fields |= {"local_window": window, "global_every": every}
+    return fields
 
 
 def _rotary_base(values: Mapping[str, Any], kind: str) -> float | None:
-    """Returns the base in global or local blocks; None in the local ones means that of global."""
+    """Returns the base in global or local blocks; None means that both have the same base."""
     key, default = _BASES[kind]
     of_kind = (values.get("rope_parameters") or {}).get(kind) or {}
     parameters = {**(values.get("rope_scaling") or {}), **of_kind}
     rope_type = parameters.get("rope_type", parameters.get("type", "default"))
-    found = f"config.json: the rope_type of {kind} is {rope_type!r}"
-    check(rope_type == "default", f"{found}; expected 'default'")
+    check_name(rope_type, ("default",), what=f"supported rope_type of {kind}")
     return parameters.get("rope_theta", values.get(key, default))
 
 
@@ -58,7 +59,7 @@ def _global_every(values: Mapping[str, Any]) -> int:
     )
 
 
-def _written_values(config: BertConfig, vocabulary: Vocabulary | None) -> dict[str, Any]:
+def _more_values(config: BertConfig, vocabulary: Vocabulary | None) -> dict[str, Any]:
     every = config.global_every if config.local_window else 1
     first, last = (vocabulary.cls_id, vocabulary.sep_id) if vocabulary else (None, None)
     return {
@@ -76,37 +77,26 @@ def _written_values(config: BertConfig, vocabulary: Vocabulary | None) -> dict[s
     }
 
 
-_TRAITS = {
-    "norm_position": "pre",
-    "position_kind": "rotary",
-    "is_gated": True,
-    "pooler_activation": "",
-    "has_head_norm": True,
-}
-
-
-def _size(num_layers: int, hidden_size: int, intermediate_size: int, **changes: Any) -> BertConfig:
-    fields = {
-        "vocab_size": 50_368,
-        "hidden_size": hidden_size,
-        "num_layers": num_layers,
-        "num_heads": hidden_size // 64,
-        "intermediate_size": intermediate_size,
-        "max_positions": 8192,
-        "num_segments": 0,
-        "hidden_dropout_rate": 0.0,
-        "attention_dropout_rate": 0.0,
-        "layer_norm_epsilon": 1e-5,
-        "has_pooler": False,
-        "rotary_base": 160_000.0,
-        "local_rotary_base": 10_000.0,
-        "has_biases": False,
-        "local_window": 128,
-    }
-    return BertConfig(**_TRAITS | fields | changes)
-
-
-_BLOCK, _THEIR_BLOCK = "encoder/layer_{}", ".layers.{}"
+_TRAITS = {"norm_position": "pre", "position_kind": "rotary", "is_gated": True}
+_TRAITS |= {"pooler_activation": "", "has_head_norm": True}
+_BASE = BertConfig(
+    vocab_size=50_368,
+    num_layers=22,
+    intermediate_size=1152,
+    max_positions=8192,
+    num_segments=0,
+    hidden_dropout_rate=0.0,
+    attention_dropout_rate=0.0,
+    layer_norm_epsilon=1e-5,
+    has_pooler=False,
+    rotary_base=160_000.0,
+    local_rotary_base=10_000.0,
+    has_biases=False,
+    local_window=128,
+    **_TRAITS,
+)
+_TINY = {"hidden_size": 128, "num_layers": 3, "num_heads": 2, "intermediate_size": 192}
+_LARGE = {"hidden_size": 1024, "num_layers": 28, "num_heads": 16, "intermediate_size": 2624}
 _TOKEN_HEAD = {"transform": "head.dense", "norm": "head.norm", "dense": "classifier"}
 _POOLER = {"encoder/pooler": "head.dense", "encoder/pooler/norm": "head.norm"}
 
@@ -114,9 +104,11 @@ FAMILY = Family(
     kind="modernbert",
     presets={
         # Not a published size; small enough to train on a laptop.
-        "modernbert-tiny": _size(3, 128, 192, vocab_size=30_522, max_positions=512),
-        "modernbert-base": _size(22, 768, 1152),
-        "modernbert-large": _size(28, 1024, 2624),
+        "modernbert-tiny": dataclasses.replace(
+            _BASE, vocab_size=30_522, max_positions=512, **_TINY
+        ),
+        "modernbert-base": _BASE,
+        "modernbert-large": dataclasses.replace(_BASE, **_LARGE),
     },
     specials=MODERNBERT_SPECIALS,
     traits=_TRAITS,
@@ -129,22 +121,14 @@ FAMILY = Family(
     weight_names={
         "encoder/embeddings/token": ".embeddings.tok_embeddings.weight",
         "encoder/embeddings/norm": ".embeddings.norm",
-        # One weight, the matrices of query, key and value one below the other.
-        f"{_BLOCK}/attention/query": f"{_THEIR_BLOCK}.attn.Wqkv",
-        f"{_BLOCK}/attention/key": f"{_THEIR_BLOCK}.attn.Wqkv",
-        f"{_BLOCK}/attention/value": f"{_THEIR_BLOCK}.attn.Wqkv",
-        f"{_BLOCK}/attention/output": f"{_THEIR_BLOCK}.attn.Wo",
-        f"{_BLOCK}/attention_norm": f"{_THEIR_BLOCK}.attn_norm",
-        f"{_BLOCK}/feed_forward/intermediate": f"{_THEIR_BLOCK}.mlp.Wi",
-        f"{_BLOCK}/feed_forward/output": f"{_THEIR_BLOCK}.mlp.Wo",
-        f"{_BLOCK}/feed_forward_norm": f"{_THEIR_BLOCK}.mlp_norm",
+        # Wqkv has the matrices of query, key and value one below the other.
+        **block_names(
+            ".layers.{}.",
+            *("attn.Wqkv", "attn.Wqkv", "attn.Wqkv", "attn.Wo", "attn_norm"),
+            *("mlp.Wi", "mlp.Wo", "mlp_norm"),
+        ),
         "encoder/final_norm": ".final_norm",
-        "masked_lm/transform": "head.dense",
-        "masked_lm/norm": "head.norm",
-        "masked_lm/decoder": "decoder.weight",
-        "masked_lm/output_bias": "decoder.bias",
-        "classification/dense": "classifier",
-        "multiple_choice/dense": "classifier",
+        **masked_lm_names("head.dense", "head.norm", "decoder"),
         **{
             f"{head}/{layer}": name
             for head in ("token_labels", "span")
@@ -169,6 +153,6 @@ FAMILY = Family(
     },
     dropout_keys=("embedding_dropout", "classifier_dropout"),
     fixed_values={"decoder_bias": True},
-    read_values=_read_values,
-    written_values=_written_values,
+    read_fields=_read_fields,
+    more_values=_more_values,
 )

@@ -4,7 +4,7 @@ import dataclasses
 
 from bert_keras.families.bert import BASE
 from bert_keras.families.bert import FAMILY as BERT
-from bert_keras.families.family import Family, KerasHub
+from bert_keras.families.family import Family, KerasHub, masked_lm_names
 from bert_keras.text.fast_tokenizer import ROBERTA_SPECIALS
 
 SIZE = {"vocab_size": 50_265, "num_segments": 1, "position_offset": 2, "layer_norm_epsilon": 1e-5}
@@ -31,10 +31,7 @@ FAMILY = Family(
     class_prefix="Roberta",
     weight_names={
         **BERT.weight_names,
-        "masked_lm/transform": "lm_head.dense",
-        "masked_lm/norm": "lm_head.layer_norm",
-        "masked_lm/decoder": "lm_head.decoder.weight",
-        "masked_lm/output_bias": "lm_head.bias",
+        **masked_lm_names("lm_head.dense", "lm_head.layer_norm", "lm_head.decoder", "lm_head.bias"),
         "next_sentence/dense": "",
     },
     model_weight_names={"BertClassifier": TWO_LAYER_CLASSIFIER},

@@ -1,4 +1,4 @@
-"""XLM-RoBERTa (Conneau et al. 2020): the network of RoBERTa, the tokenizer of SentencePiece."""
+"""XLM-RoBERTa (Conneau et al. 2020): RoBERTa's network with SentencePiece's tokenizer."""
 
 import dataclasses
 

@@ -1,8 +1,11 @@
 """Layers over the words of a sentence: a bidirectional LSTM and a learned mix of encoder layers."""
 
+from functools import partial
+
 import keras
 from keras import ops
 
+from bert_keras.layers import Tensor
 from bert_keras.layers.primitives import BertLayer, Dropout, softmax
 
 
@@ -27,24 +30,20 @@ class BiLSTM(BertLayer):
     def __init__(self, units: int, *, num_layers: int, dropout_rate: float, **kwargs):
         super().__init__(**kwargs)
         self.dropout = Dropout(dropout_rate, dtype=self.dtype_policy, name="dropout")
+        lstm = partial(keras.layers.LSTM, units, return_sequences=True, name="lstm")
+        policy = {"dtype": self.dtype_policy}
         self.directions = [
-            keras.layers.Bidirectional(
-                keras.layers.LSTM(
-                    units, return_sequences=True, dtype=self.dtype_policy, name="lstm"
-                ),
-                dtype=self.dtype_policy,
-                name=f"layer_{index}",
-            )
+            keras.layers.Bidirectional(lstm(**policy), name=f"layer_{index}", **policy)
             for index in range(num_layers)
         ]
 
-    def build(self, vectors_shape, word_mask_shape=None):
+    def build(self, vectors_shape: tuple):
         for layer in self.directions:
             layer.build(vectors_shape)
             vectors_shape = layer.compute_output_shape(vectors_shape)
         self.built = True
 
-    def call(self, vectors, word_mask, training=False):
+    def call(self, vectors: Tensor, word_mask: Tensor, training: bool = False):
         for layer in self.directions:
             vectors = layer(self.dropout(vectors, training=training), mask=word_mask)
         # The product drops Keras' own mask, which no later layer needs.
@@ -55,18 +54,15 @@ class BiLSTM(BertLayer):
 class LayerMix(BertLayer):
     """Learned weighted sum of K encoder layers, [B, W, K, D] to [B, W, D]; initially their mean.
 
-    It is scale x sum_k softmax(layer_logits)_k x layer k, as in ELMo (Peters et al. 2018, equation
-    1), because Devlin et al. 2018 do not specify how they weight layers.
+    It is scale x sum_k softmax(layer_logits)_k x layer k (Peters et al. 2018, equation 1).
     """
 
-    def build(self, features_shape):
-        count = features_shape[-2]
-        self.layer_logits = self.add_weight(
-            name="layer_logits", shape=(count,), initializer="zeros"
-        )
+    def build(self, features_shape: tuple):
+        shape = (features_shape[-2],)
+        self.layer_logits = self.add_weight(name="layer_logits", shape=shape, initializer="zeros")
         self.scale = self.add_weight(name="scale", shape=(), initializer="ones")
         self.built = True
 
-    def call(self, features):
+    def call(self, features: Tensor):
         weights_K1 = ops.expand_dims(softmax(self.layer_logits) * self.scale, axis=-1)
         return ops.sum(features * weights_K1, axis=-2)

@@ -1,4 +1,4 @@
-"""A transformer block: self-attention and a feed-forward network; its recomputation."""
+"""A transformer block, which can be computed again for the gradient."""
 
 from contextlib import nullcontext
 from functools import partial
@@ -7,8 +7,9 @@ from typing import Any
 import keras
 from keras import ops
 
-from bert_keras.layers.attention import SelfAttention
-from bert_keras.layers.primitives import BertLayer, Dropout, LayerNorm, activate, projection
+from bert_keras.layers import Tensor
+from bert_keras.layers.attention import AttentionPattern, KernelPattern, SelfAttention
+from bert_keras.layers.primitives import IS_JAX, BertLayer, Dropout, activate
 
 
 @keras.saving.register_keras_serializable(package="bert_keras")
@@ -18,8 +19,12 @@ class FeedForward(BertLayer):
     Maps [X, D] to [X, D]. A gated network computes output(activation(gate) * value), where gate
     and value are the halves of the outputs of the first dense layer (Shazeer 2020).
 
-    The inputs have two dimensions, so that each dense layer is one matrix product with its bias and
-    activation. The arguments are fields of `BertConfig`.
+    Args:
+        intermediate_size: The size F between the two dense layers.
+        activation: One of `bert_keras.config.ACTIVATIONS`.
+        initializer_stddev: The standard deviation of the initial kernels.
+        is_gated: Whether the network is gated.
+        has_biases: Whether the dense layers have a bias.
     """
 
     def __init__(
@@ -33,24 +38,18 @@ class FeedForward(BertLayer):
         **kwargs,
     ):
         super().__init__(**kwargs)
-        self.is_gated = is_gated
-        self.has_biases = has_biases
-        self.intermediate_size = intermediate_size
-        self.activation = activation
+        self.intermediate_size, self.activation = intermediate_size, activation
+        self.is_gated, self.has_biases = is_gated, has_biases
         self.initializer_stddev = initializer_stddev
 
-    def build(self, hidden_shape):
+    def build(self, hidden_shape: tuple):
         size, inner = hidden_shape[-1], self.intermediate_size
         units = 2 * inner if self.is_gated else inner
-        self.intermediate_dense = projection(
-            self, "intermediate", inputs=size, units=units, has_bias=self.has_biases
-        )
-        self.output_dense = projection(
-            self, "output", inputs=inner, units=size, has_bias=self.has_biases
-        )
+        self.intermediate_dense = self._dense("intermediate", size, units)
+        self.output_dense = self._dense("output", inner, size)
         self.built = True
 
-    def call(self, hidden, training=False):
+    def call(self, hidden: Tensor, training: bool = False):
         activated = partial(activate, activation=self.activation, training=training)
         hidden_XF = self.intermediate_dense(hidden)
         if not self.is_gated:
@@ -63,16 +62,25 @@ class FeedForward(BertLayer):
 class EncoderBlock(BertLayer):
     """A transformer block: self-attention, then the feed-forward network.
 
-    Each sublayer of a post-norm block computes LayerNorm(x + Dropout(sublayer(x))), each sublayer
-    of a pre-norm block x + Dropout(sublayer(LayerNorm(x))).
+    A sublayer computes LayerNorm(x + Dropout(sublayer(x))) in a post-norm block, and
+    x + Dropout(sublayer(LayerNorm(x))) in a pre-norm block.
 
-    The arguments are fields, properties and `has_attention_norm` of `BertConfig`.
+    Args:
+        num_heads: The number of attention heads.
+        intermediate_size: The size F between the dense layers of the feed-forward network.
+        activation: The activation of the feed-forward network.
+        hidden_dropout_rate: The dropout rate of the outputs of both sublayers.
+        attention_dropout_rate: The dropout rate of the attention probabilities.
+        layer_norm_epsilon: The number that LayerNorm adds to the variance.
+        initializer_stddev: The standard deviation of the initial kernels.
+        is_pre_norm: Whether LayerNorm precedes the sublayers.
+        has_attention_norm: Whether self-attention has a LayerNorm.
+        is_gated: Whether the feed-forward network is gated.
+        has_biases: Whether the dense layers and LayerNorm have a bias.
 
     Call arguments:
         hidden: Hidden states [B, T, D], or [X, D] of the tokens alone.
-        bias: The attention bias that `SelfAttention` takes.
-        rotation: The output of `rotation`, if the encoder has rotary positions.
-        tokens: The output of `tokens_of` for the hidden states of the tokens alone.
+        pattern: The AttentionPattern.
 
     Returns:
         The new hidden states in the shape of `hidden`, and the attention probabilities that
@@ -96,69 +104,54 @@ class EncoderBlock(BertLayer):
         **kwargs,
     ):
         super().__init__(**kwargs)
-
-        def norm(name: str):
-            return LayerNorm(
-                epsilon=layer_norm_epsilon, center=has_biases, dtype=self.dtype_policy, name=name
-            )
-
-        self.is_pre_norm = is_pre_norm
+        self.is_pre_norm, self.has_biases = is_pre_norm, has_biases
+        options: dict[str, Any] = {"initializer_stddev": initializer_stddev}
+        options |= {"has_biases": has_biases, "dtype": self.dtype_policy}
         self.attention = SelfAttention(
-            num_heads,
-            dropout_rate=attention_dropout_rate,
-            initializer_stddev=initializer_stddev,
-            has_biases=has_biases,
-            dtype=self.dtype_policy,
-            name="attention",
+            num_heads, dropout_rate=attention_dropout_rate, name="attention", **options
         )
+        norm = partial(self._norm, epsilon=layer_norm_epsilon)
         self.attention_norm: Any = norm("attention_norm") if has_attention_norm else None
-        self.feed_forward = FeedForward(
-            intermediate_size,
-            activation=activation,
-            initializer_stddev=initializer_stddev,
-            is_gated=is_gated,
-            has_biases=has_biases,
-            dtype=self.dtype_policy,
-            name="feed_forward",
-        )
+        options |= {"activation": activation, "is_gated": is_gated}
+        self.feed_forward = FeedForward(intermediate_size, name="feed_forward", **options)
         self.feed_forward_norm = norm("feed_forward_norm")
         self.dropout = Dropout(hidden_dropout_rate, dtype=self.dtype_policy, name="dropout")
 
-    def build(self, hidden_shape, bias_shape=None, rotation_shape=None):
+    def build(self, hidden_shape: tuple):
         norms = [self.attention_norm] if self.attention_norm else []
         for layer in (self.attention, *norms, self.feed_forward, self.feed_forward_norm):
             layer.build(hidden_shape)
         self.built = True
 
-    def call(self, hidden, bias, rotation=None, tokens=None, training=False):
+    def call(self, hidden: Tensor, pattern: AttentionPattern, training: bool = False):
         # X = B x T. With two dimensions a dense layer and the following residual are fused.
         hidden_XD = ops.reshape(hidden, (-1, hidden.shape[-1]))
         call = self._pre_norm if self.is_pre_norm else self._post_norm
-        hidden_XD, attention_BNTT = call(hidden_XD, bias, rotation, tokens, training=training)
+        hidden_XD, attention_BNTT = call(hidden_XD, pattern, training=training)
         return ops.reshape(hidden_XD, ops.shape(hidden)), attention_BNTT
 
-    def _post_norm(self, hidden_XD, bias, *context, training):
-        context_XD, attention_BNTT = self.attention(hidden_XD, bias, *context, training=training)
-        in_kernel = len(bias.shape) == 2
-        add = partial(self._add_in_kernel if in_kernel else self._add, training=training)
+    def _post_norm(self, hidden_XD, pattern, *, training):
+        def add(x_XD, hidden_XD, norm):
+            if isinstance(pattern, KernelPattern):
+                return self._add_in_kernel(x_XD, hidden_XD, norm)
+            return norm(hidden_XD + self.dropout(x_XD, training=training))
+
+        context_XD, attention_BNTT = self.attention(hidden_XD, pattern, training=training)
         hidden_XD = add(context_XD, hidden_XD, self.attention_norm)
         output_XD = self.feed_forward(hidden_XD, training=training)
         return add(output_XD, hidden_XD, self.feed_forward_norm), attention_BNTT
 
-    def _add(self, x_XD, hidden_XD, norm, *, training):
-        return norm(hidden_XD + self.dropout(x_XD, training=training))
-
-    def _add_in_kernel(self, x_XD, hidden_XD, norm, *, training):
-        from bert_keras.layers.jax_kernels import draw, dropout_add_norm
+    def _add_in_kernel(self, x_XD, hidden_XD, norm):
+        from bert_keras.layers.jax_kernels import draw_dropout, dropout_add_norm
 
         beta = norm.beta if norm.center else ops.zeros_like(norm.gamma)
         gamma, beta = ops.cast(norm.gamma, "float32"), ops.cast(beta, "float32")
-        rate, random_key = draw(self.dropout)
+        rate, random_key = draw_dropout(self.dropout)
         return dropout_add_norm(x_XD, hidden_XD, gamma, beta, random_key, rate, norm.epsilon)
 
-    def _pre_norm(self, hidden_XD, *context, training):
+    def _pre_norm(self, hidden_XD, pattern, *, training):
         normed_XD = self.attention_norm(hidden_XD) if self.attention_norm else hidden_XD
-        context_XD, attention_BNTT = self.attention(normed_XD, *context, training=training)
+        context_XD, attention_BNTT = self.attention(normed_XD, pattern, training=training)
         hidden_XD = hidden_XD + self.dropout(context_XD, training=training)
         output_XD = self.feed_forward(self.feed_forward_norm(hidden_XD))
         return hidden_XD + self.dropout(output_XD, training=training), attention_BNTT
@@ -169,27 +162,20 @@ def seed_states(layer: keras.layers.Layer) -> list[keras.Variable]:
     return [each for each in layer.variables if each.path.endswith("seed_generator_state")]
 
 
-_MOST_DRAWS = 8  # more random draws than any dropout of a block makes in one call
-
-
-def recomputed(layer: keras.layers.Layer, *inputs, training: bool):
-    """Calls `layer(*inputs)` and computes it again when gradients are taken, which saves memory.
-
-    Dropout draws the same numbers both times. From the second step on, they are not those that it
-    draws without recomputation.
-    """
+def call_recomputed(block: EncoderBlock, hidden: Tensor, pattern: AttentionPattern):
+    """Calls a block in training and computes it again, with the same dropout, for the gradient."""
     # Copies keep the current values; the variables change before the second computation.
-    seeds = [(state, keras.ops.copy(state)) for state in seed_states(layer)]
+    seeds = [(state, ops.copy(state)) for state in seed_states(block)]
+    arrays = {name: each for name, each in pattern._asdict().items() if each is not None}
 
-    # JAX runs `call` only once. In a training step under JAX, only the scope that Keras opened has
-    # the values of the variables.
-    is_repeated = keras.backend.backend() != "jax"
+    def call(hidden, *values):
+        # JAX runs `call` only once. In a training step under JAX, only the scope that Keras opened
+        # has the values of the variables.
+        with nullcontext() if IS_JAX else keras.StatelessScope(state_mapping=seeds):
+            again = pattern._replace(**dict(zip(arrays, values, strict=True)))
+            return block(hidden, again, training=True)
 
-    def call(*inputs):
-        with keras.StatelessScope(state_mapping=seeds) if is_repeated else nullcontext():
-            return layer(*inputs, training=training)
-
-    outputs = keras.remat(call)(*inputs)
-    for state, value in seeds:
-        state.assign(value + keras.ops.convert_to_tensor([0, _MOST_DRAWS], state.dtype))
+    outputs = keras.remat(call)(hidden, *arrays.values())
+    for state, value in seeds:  # no dropout of a block makes more than 8 draws in one call
+        state.assign(value + ops.convert_to_tensor([0, 8], state.dtype))
     return outputs

@@ -1,20 +1,31 @@
-"""Sum of token, position and segment embeddings, which another encoder can share."""
+"""The sum of token, position and segment embeddings, which another encoder can share."""
 
 import keras
 from keras import ops
 
-from bert_keras.layers.primitives import BertLayer, Dropout, LayerNorm, projection
+from bert_keras.layers import Tensor
+from bert_keras.layers.primitives import IS_JAX, BertLayer, Dropout
 
 
 @keras.saving.register_keras_serializable(package="bert_keras")
 class BertEmbeddings(BertLayer):
     """Sum of learned token, position and segment embeddings, with LayerNorm and dropout.
 
-    Source: Devlin et al. 2018, section 3, "Input/Output Representations".
+    If the tables have another size E than the hidden states, a projection to D follows dropout.
+    Sources: Devlin et al. 2018, section 3, and, for the projection, Lan et al. 2019, section 3.1.
 
-    The arguments are fields of `BertConfig`, and whether there is a position table, which an
-    encoder with rotary positions lacks. Dropout precedes the projection of tables of the size E to
-    the hidden size D (Lan et al. 2019, section 3.1).
+    Args:
+        vocab_size: The rows V of the token table.
+        hidden_size: The size D of the output.
+        max_positions: The rows of the position table, without `position_offset`.
+        num_segments: The rows of the segment table; 0 for no segments.
+        dropout_rate: The dropout rate of the sum.
+        layer_norm_epsilon: The number that LayerNorm adds to the variance.
+        initializer_stddev: The standard deviation of the initial tables and projection.
+        embedding_size: The size E of the tables; 0 means D, without a projection.
+        position_offset: The row of the first position in the position table.
+        has_positions: Whether there is a position table; rotary positions need none.
+        has_biases: Whether LayerNorm and the projection have a bias.
 
     Call arguments:
         input_ids: Int [B, T].
@@ -42,30 +53,21 @@ class BertEmbeddings(BertLayer):
         **kwargs,
     ):
         super().__init__(**kwargs)
-        self.vocab_size = vocab_size
-        self.hidden_size = hidden_size
-        self.max_positions = max_positions
-        self.num_segments = num_segments
+        self.vocab_size, self.num_segments = vocab_size, num_segments
+        self.hidden_size, self.embedding_size = hidden_size, embedding_size
+        self.max_positions, self.position_offset = max_positions, position_offset
+        self.has_positions, self.has_biases = has_positions, has_biases
         self.initializer_stddev = initializer_stddev
-        self.embedding_size = embedding_size
-        self.position_offset = position_offset
-        self.has_positions = has_positions
-        self.has_biases = has_biases
-        self.norm = LayerNorm(
-            epsilon=layer_norm_epsilon, center=has_biases, dtype=self.dtype_policy, name="norm"
-        )
+        self.norm = self._norm("norm", epsilon=layer_norm_epsilon)
         self.dropout = Dropout(dropout_rate, dtype=self.dtype_policy, name="dropout")
 
-    def build(self, input_ids_shape=None, segment_ids_shape=None, position_ids_shape=None):
+    def build(self, input_shape: tuple | None = None):
         size = self.embedding_size or self.hidden_size
 
         def table(name: str, rows: int):
-            return self.add_weight(
-                name=name,
-                shape=(rows, size),
-                initializer=keras.initializers.TruncatedNormal(stddev=self.initializer_stddev),
-                autocast=False,  # the gradient of a row is a sum over all its tokens
-            )
+            # Without autocast, as the gradient of a row is a sum over all its tokens.
+            initial = keras.initializers.TruncatedNormal(stddev=self.initializer_stddev)
+            return self.add_weight((rows, size), initial, autocast=False, name=name)
 
         self.token_table = table("token", self.vocab_size)
         if self.has_positions:
@@ -74,17 +76,23 @@ class BertEmbeddings(BertLayer):
             self.segment_table = table("segment", self.num_segments)
         self.norm.build((None, None, size))
         if self.embedding_size:
-            self.projection = projection(
-                self, "projection", inputs=size, units=self.hidden_size, has_bias=self.has_biases
-            )
+            self.projection = self._dense("projection", size, self.hidden_size)
         self.built = True
 
-    def call(self, input_ids, segment_ids, position_ids=None, training=False):
+    def call(
+        self,
+        input_ids: Tensor,
+        segment_ids: Tensor,
+        position_ids: Tensor = None,
+        training: bool = False,
+    ):
         sum_BTE = self.unprojected(input_ids, segment_ids, position_ids, training=training)
         return self.projection(sum_BTE) if self.embedding_size else sum_BTE
 
-    def unprojected(self, input_ids, segment_ids, position_ids=None, training=False):
-        """Returns the output before the projection, [B, T, E]."""
+    def unprojected(
+        self, input_ids: Tensor, segment_ids: Tensor, position_ids: Tensor, *, training: bool
+    ):
+        """Returns the output before the projection, [B, T, E]; see `call`."""
         sum_BTE = ops.take(self.token_table, _integers(input_ids), axis=0)
         if self.has_positions:
             sum_BTE = sum_BTE + self._positions(input_ids, position_ids)
@@ -94,36 +102,36 @@ class BertEmbeddings(BertLayer):
 
     def _segments(self, segment_ids):
         """Returns the segment embeddings of all tokens, [B, T, E] or, if all are equal, [E]."""
-        # No gather if there are two: its gradient would add all tokens to two rows, one by one.
         table = self.segment_table
+        if self.num_segments > 2:
+            return ops.take(table, _integers(segment_ids), axis=0)
         if self.num_segments == 1:
             return table[0]
-        if self.num_segments == 2:
-            return ops.where(ops.expand_dims(ops.equal(segment_ids, 1), -1), table[1], table[0])
-        return ops.take(table, _integers(segment_ids), axis=0)
+        # No gather, because its gradient would add all tokens to two rows, one by one.
+        return ops.where(ops.expand_dims(ops.equal(segment_ids, 1), -1), table[1], table[0])
 
     def _positions(self, input_ids, position_ids):
         first = self.position_offset
         if position_ids is not None:
             return ops.take(self.position_table, _integers(position_ids) + first, axis=0)
         length = ops.shape(input_ids)[1]
-        if keras.config.backend() == "jax" and not isinstance(length, int):
-            # A symbolic length, for which JAX would state the rows of a slice as a minimum.
+        if IS_JAX and not isinstance(length, int):
+            # JAX would state the rows of a slice of a symbolic length as a minimum.
             return ops.take(self.position_table, first + ops.arange(length), axis=0)
         return self.position_table[first : first + length]
 
 
 def _integers(ids):
-    """Casts what is no integer to int32, as Keras' Embedding does: its placeholders are floats."""
+    """Casts non-integer ids to int32, as keras.layers.Embedding does."""
     return ids if "int" in keras.backend.standardize_dtype(ids.dtype) else ops.cast(ids, "int32")
 
 
 @keras.saving.register_keras_serializable(package="bert_keras")
-class SharedEmbeddings(keras.layers.Layer):
+class SharedEmbeddings(BertLayer):
     """The embeddings of another encoder, with a projection of its own if the hidden size differs.
 
-    Call arguments and returned value are those of BertEmbeddings. Keras cannot serialize
-    this layer by itself, because a copy would no longer share the tables.
+    It is called as BertEmbeddings. Keras cannot serialize this layer alone, because a copy would no
+    longer share the tables.
 
     Args:
         source: The embeddings of the other encoder, which must be built.
@@ -132,24 +140,23 @@ class SharedEmbeddings(keras.layers.Layer):
 
     def __init__(self, source: BertEmbeddings, hidden_size: int, **kwargs):
         super().__init__(**kwargs)
-        self.source = source
-        self.hidden_size = hidden_size
-        self.initializer_stddev = source.initializer_stddev
+        self.source, self.hidden_size = source, hidden_size
+        self.initializer_stddev, self.has_biases = source.initializer_stddev, source.has_biases
         self.projection = None
 
-    def build(self, input_ids_shape=None, segment_ids_shape=None, position_ids_shape=None):
+    def build(self, input_shape: tuple | None = None):
         size = self.token_table.shape[-1]
         if size != self.hidden_size:
-            self.projection = projection(
-                self,
-                "projection",
-                inputs=size,
-                units=self.hidden_size,
-                has_bias=self.source.has_biases,
-            )
+            self.projection = self._dense("projection", size, self.hidden_size)
         self.built = True
 
-    def call(self, input_ids, segment_ids, position_ids=None, training=False):
+    def call(
+        self,
+        input_ids: Tensor,
+        segment_ids: Tensor,
+        position_ids: Tensor = None,
+        training: bool = False,
+    ):
         sum_BTE = self.source.unprojected(input_ids, segment_ids, position_ids, training=training)
         return sum_BTE if self.projection is None else self.projection(sum_BTE)
 

@@ -3,7 +3,8 @@
 import keras
 from keras import ops
 
-from bert_keras.layers import primitives
+from bert_keras.layers import Tensor
+from bert_keras.layers.primitives import BertLayer, Dropout, LayerNorm, activate, states_at
 
 
 @keras.saving.register_keras_serializable(package="bert_keras")
@@ -22,17 +23,16 @@ class Pooler(keras.layers.Dense):
     def __init__(self, units: int, *, layer_norm_epsilon: float = 0.0, **kwargs):
         super().__init__(units, **kwargs)
         self.layer_norm_epsilon = layer_norm_epsilon
-        self.norm = None
-        if layer_norm_epsilon:
-            options = {"center": self.use_bias, "dtype": self.dtype_policy, "name": "norm"}
-            self.norm = primitives.LayerNorm(epsilon=layer_norm_epsilon, **options)
+        options = {"center": self.use_bias, "dtype": self.dtype_policy, "name": "norm"}
+        has_norm = layer_norm_epsilon > 0
+        self.norm = LayerNorm(epsilon=layer_norm_epsilon, **options) if has_norm else None
 
-    def build(self, input_shape):  # as Dense names it
+    def build(self, input_shape: tuple):  # as Dense names it
         super().build(input_shape)
         if self.norm is not None:
             self.norm.build((None, self.units))
 
-    def call(self, inputs, training=None):
+    def call(self, inputs: Tensor, training: bool | None = None):
         pooled = super().call(inputs, training=training)
         return pooled if self.norm is None else self.norm(pooled)
 
@@ -40,39 +40,39 @@ class Pooler(keras.layers.Dense):
         return super().get_config() | {"layer_norm_epsilon": self.layer_norm_epsilon}
 
 
-def mean_state(hidden_BTD, input_mask_BT):
-    """Returns the mean hidden state [B, D] of the tokens; 0 for a row that is padding."""
+def mean_state(hidden_BTD: Tensor, input_mask_BT: Tensor):
+    """Returns the mean hidden state [B, D] of the tokens; 0 for a row of padding."""
     mask_BT = ops.cast(ops.cast(input_mask_BT, "bool"), "float32")
     weights_BT = mask_BT / ops.maximum(ops.sum(mask_BT, axis=1, keepdims=True), 1.0)
     return ops.einsum("bt,btd->bd", ops.cast(weights_BT, hidden_BTD.dtype), hidden_BTD)
 
 
 @keras.saving.register_keras_serializable(package="bert_keras")
-class ClassificationHead(primitives.BertLayer):
+class ClassificationHead(BertLayer):
     """Classification head: dropout and one dense layer (Devlin et al. 2018, section 4.1).
 
-    Maps [B, D] to logits [B, num_labels].
+    Maps [B, D] to logits [B, num_labels] in the dtype of the weights. The next-sentence head has
+    two labels and no dropout, the head of multiple choice (section 4.4) has one label.
 
-    The next-sentence head of pretraining has two labels and no dropout. The head of multiple choice
-    (section 4.4) has one label. The logits have the dtype of the weights, which is float32 under a
-    mixed policy.
+    Args:
+        num_labels: The number of labels.
+        dropout_rate: The dropout rate of the inputs.
+        initializer_stddev: The standard deviation of the initial kernel.
     """
 
     def __init__(
         self, num_labels: int, *, dropout_rate: float, initializer_stddev: float, **kwargs
     ):
         super().__init__(**kwargs)
-        self.num_labels = num_labels
-        self.initializer_stddev = initializer_stddev
-        self.dropout = primitives.Dropout(dropout_rate, dtype=self.dtype_policy, name="dropout")
+        self.num_labels, self.initializer_stddev = num_labels, initializer_stddev
+        self.dropout = Dropout(dropout_rate, dtype=self.dtype_policy, name="dropout")
 
-    def build(self, pooled_shape):
-        self.dense = primitives.projection(
-            self, "dense", inputs=pooled_shape[-1], units=self.num_labels, dtype=self.variable_dtype
-        )
+    def build(self, pooled_shape: tuple):
+        size, dtype = pooled_shape[-1], self.variable_dtype
+        self.dense = self._dense("dense", size, self.num_labels, has_bias=True, dtype=dtype)
         self.built = True
 
-    def call(self, pooled, training=False):
+    def call(self, pooled: Tensor, training: bool = False):
         return self.dense(self.dropout(pooled, training=training))
 
 
@@ -80,9 +80,17 @@ class ClassificationHead(primitives.BertLayer):
 class TokenLabelsHead(ClassificationHead):
     """Applies ClassificationHead to every token (Devlin et al. 2018, section 5.3).
 
-    Maps [B, T, D] to logits [B, T, num_labels]. With an activation, one of
-    `bert_keras.config.ACTIVATIONS`, a dense layer with it precedes dropout and logits, and also a
-    LayerNorm unless `layer_norm_epsilon` is 0, as in ModernBERT.
+    Maps [B, T, D] to logits [B, T, num_labels]. In ModernBERT, a dense layer, an activation and a
+    LayerNorm precede dropout.
+
+    Args:
+        num_labels: The number of labels.
+        dropout_rate: The dropout rate before the logits.
+        initializer_stddev: The standard deviation of the initial kernels.
+        activation: One of `bert_keras.config.ACTIVATIONS`; "" omits the first dense layer and
+            LayerNorm.
+        layer_norm_epsilon: The number that LayerNorm adds to the variance; 0 omits LayerNorm.
+        has_biases: Whether the first dense layer and LayerNorm have a bias.
     """
 
     def __init__(
@@ -99,87 +107,80 @@ class TokenLabelsHead(ClassificationHead):
         super().__init__(
             num_labels, dropout_rate=dropout_rate, initializer_stddev=initializer_stddev, **kwargs
         )
-        self.activation = activation
-        self.has_biases = has_biases
-        self.norm = None
-        if activation and layer_norm_epsilon:
-            self.norm = primitives.LayerNorm(
-                epsilon=layer_norm_epsilon, center=has_biases, dtype=self.dtype_policy, name="norm"
-            )
+        self.activation, self.has_biases = activation, has_biases
+        has_norm = activation and layer_norm_epsilon
+        self.norm = self._norm("norm", epsilon=layer_norm_epsilon) if has_norm else None
 
-    def build(self, hidden_shape):
+    def build(self, hidden_shape: tuple):
         size = hidden_shape[-1]
         if self.activation:
-            self.transform = primitives.projection(
-                self, "transform", inputs=size, units=size, has_bias=self.has_biases
-            )
+            self.transform = self._dense("transform", size, size)
         if self.norm is not None:
             self.norm.build((None, size))
         super().build(hidden_shape)
 
-    def call(self, hidden, training=False):
-        length, size = ops.shape(hidden)[1], hidden.shape[-1]
-        states_XD = ops.reshape(hidden, (-1, size))
+    def call(self, hidden: Tensor, training: bool = False):
+        states_XD = ops.reshape(hidden, (-1, hidden.shape[-1]))
         if self.activation:
-            states_XD = primitives.activate(self.transform(states_XD), activation=self.activation)
+            states_XD = activate(self.transform(states_XD), activation=self.activation)
         if self.norm is not None:
             states_XD = self.norm(states_XD)
         logits_XL = super().call(states_XD, training=training)
-        return ops.reshape(logits_XL, (-1, length, self.num_labels))
+        return ops.reshape(logits_XL, (-1, ops.shape(hidden)[1], self.num_labels))
 
 
 @keras.saving.register_keras_serializable(package="bert_keras")
 class SpanHead(TokenLabelsHead):
     """Start and end logits of each token for question answering, without dropout.
 
-    Source: Devlin et al. 2018, section 4.2.
-
-    Maps [B, T, D] to {"start": [B, T], "end": [B, T]} in the dtype of the weights. The paper's
-    start vector S and end vector E are the columns of one kernel. Padding gets logits like any
-    other token.
+    Maps [B, T, D] to {"start": [B, T], "end": [B, T]}, also for padding. The start vector and the
+    end vector of the paper (Devlin et al. 2018, section 4.2) are the columns of one kernel. See
+    TokenLabelsHead for the arguments.
     """
 
     def __init__(self, *, initializer_stddev: float, **kwargs):
         super().__init__(2, dropout_rate=0.0, initializer_stddev=initializer_stddev, **kwargs)
 
-    def call(self, hidden, training=False):
+    def call(self, hidden: Tensor, training: bool = False):
         logits_BT2 = super().call(hidden, training=training)
         return {"start": logits_BT2[:, :, 0], "end": logits_BT2[:, :, 1]}
 
 
 @keras.saving.register_keras_serializable(package="bert_keras")
 class ReplacedTokenHead(TokenLabelsHead):
-    """Logit of each token that it was replaced: dense layer, activation, dense layer.
+    """Logit that each token was replaced: dense layer, activation, dense layer, without dropout.
 
-    Maps [B, T, D] to [B, T] in the dtype of the weights. Source: Clark et al. 2020 and its code,
-    which has no dropout in this head.
+    Maps [B, T, D] to [B, T]. See TokenLabelsHead for the arguments. Source: Clark et al. 2020 and
+    its code.
     """
 
     def __init__(self, *, activation: str, initializer_stddev: float, **kwargs):
-        super().__init__(
-            1,
-            dropout_rate=0.0,
-            initializer_stddev=initializer_stddev,
-            activation=activation,
-            layer_norm_epsilon=0.0,
-            **kwargs,
-        )
+        kwargs |= {"activation": activation, "initializer_stddev": initializer_stddev}
+        super().__init__(1, dropout_rate=0.0, layer_norm_epsilon=0.0, **kwargs)
 
-    def call(self, hidden, training=False):
+    def call(self, hidden: Tensor, training: bool = False):
         return super().call(hidden, training=training)[:, :, 0]
 
 
 @keras.saving.register_keras_serializable(package="bert_keras")
-class MaskedLMHead(primitives.BertLayer):
+class MaskedLMHead(BertLayer):
     """Masked-LM head: dense layer, activation, LayerNorm, product with embeddings, bias (A.1).
 
-    The head first gathers the P masked positions and computes only their logits. This is the
-    largest single saving of a pretraining step. The arguments are fields of `BertConfig`.
+    The head first gathers the P masked positions and computes only their logits.
+
+    Args:
+        vocab_size: The vocabulary size V.
+        activation: One of `bert_keras.config.ACTIVATIONS`.
+        layer_norm_epsilon: The number that LayerNorm adds to the variance.
+        initializer_stddev: The standard deviation of the initial kernels.
+        has_biases: Whether the dense layer and LayerNorm have a bias.
+        ties_decoder: Whether the last product takes the token embedding table; otherwise the head
+            has its own `decoder`.
 
     Call arguments:
         hidden: Hidden states [B, T, D].
         positions: Int [B, P].
-        token_table: [V, E]; the dense layer maps D to E.
+        token_table: The token embedding table [V, E]; the dense layer maps D to E.
 
     Returns:
         Logits [B, P, V] in the dtype of the weights.
@@ -197,34 +198,26 @@ class MaskedLMHead(primitives.BertLayer):
         **kwargs,
     ):
         super().__init__(**kwargs)
-        self.has_biases = has_biases
-        self.ties_decoder = ties_decoder
-        self.vocab_size = vocab_size
-        self.activation = activation
+        self.vocab_size, self.activation = vocab_size, activation
+        self.has_biases, self.ties_decoder = has_biases, ties_decoder
         self.initializer_stddev = initializer_stddev
-        self.norm = primitives.LayerNorm(
-            epsilon=layer_norm_epsilon, center=has_biases, dtype=self.dtype_policy, name="norm"
-        )
+        self.norm = self._norm("norm", epsilon=layer_norm_epsilon)
 
-    def build(self, hidden_shape, positions_shape, token_table_shape):
+    def build(self, hidden_shape: tuple, positions_shape: tuple, token_table_shape: tuple):
         size = token_table_shape[-1]
-        self.transform = primitives.projection(
-            self, "transform", inputs=hidden_shape[-1], units=size, has_bias=self.has_biases
-        )
+        self.transform = self._dense("transform", hidden_shape[-1], size)
         self.norm.build((None, size))
         if not self.ties_decoder:
-            initializer = keras.initializers.TruncatedNormal(stddev=self.initializer_stddev)
-            self.decoder = self.add_weight(
-                name="decoder", shape=(self.vocab_size, size), initializer=initializer
-            )
+            initial = keras.initializers.TruncatedNormal(stddev=self.initializer_stddev)
+            self.decoder = self.add_weight((self.vocab_size, size), initial, name="decoder")
         self.output_bias = self.add_weight(
             name="output_bias", shape=(self.vocab_size,), initializer="zeros", autocast=False
         )
         self.built = True
 
-    def call(self, hidden, positions, token_table):
-        masked_XE = self.transform(primitives.states_at(hidden, positions))
-        masked_XE = self.norm(primitives.activate(masked_XE, activation=self.activation))
+    def call(self, hidden: Tensor, positions: Tensor, token_table: Tensor):
+        masked_XE = self.transform(states_at(hidden, positions))
+        masked_XE = self.norm(activate(masked_XE, activation=self.activation))
         table_VE = ops.cast(token_table if self.ties_decoder else self.decoder, masked_XE.dtype)
         logits_XV = _scores(masked_XE, table_VE)
         logits_XV = ops.cast(logits_XV, self.variable_dtype) + self.output_bias
@@ -234,7 +227,7 @@ class MaskedLMHead(primitives.BertLayer):
 @ops.custom_gradient
 def _scores(masked_XE, table_VE):
     """Returns the product of each state with each row of the table."""
-    # The default gradient would be that of the transposed table, to be transposed again.
+    # The default gradient belongs to the transposed table, and would be transposed again.
 
     def gradients(grad_XV):
         return ops.matmul(grad_XV, table_VE), ops.matmul(ops.transpose(grad_XV), masked_XE)

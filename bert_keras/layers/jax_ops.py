@@ -1,15 +1,16 @@
-"""Dropout and GELU under JAX in forms that XLA computes again for the gradient, and does not store.
+"""Dropout and GELU with JAX, which XLA computes again for the gradient instead of storing them.
 
 Import this module only if `keras.backend.backend()` is "jax".
 """
 
 import math
+from typing import Any
 
 import jax
 import jax.numpy as jnp
 import keras
 import numpy as np
-from jax import lax
+from jax import Array, lax
 
 # Two multiplications and two shifts of "prospector32" (Wellons 2018), with a key before each.
 _STEP, _FIRST, _SECOND = np.uint32(0x9E3779B9), np.uint32(0x21F0AAAD), np.uint32(0x735A2D97)
@@ -18,7 +19,7 @@ KERNEL_BLOCK = 128  # tokens; the kernels compute lengths that are multiples of 
 
 
 def takes_kernels(length: int, *, head_size: int, dtype: str) -> bool:
-    """Returns whether `jax_kernels` computes sequences of a length: on one NVIDIA GPU."""
+    """Returns whether the kernels can compute rows of a length: only on one NVIDIA GPU."""
     return (
         jax.default_backend() == "gpu"
         and keras.distribution.distribution() is None
@@ -28,24 +29,24 @@ def takes_kernels(length: int, *, head_size: int, dtype: str) -> bool:
     )
 
 
-def key_of(seed):
-    """Returns two independent words, uint32 [2], of the seed of one draw, uint32 [2]."""
+def key_of(seed: Array):
+    """Returns two independent words, uint32 [2], for the seed of one draw, uint32 [2]."""
 
-    def mixed(word):
+    def mix(word):
         word = (word ^ (word >> np.uint32(16))) * _FIRST
         word = (word ^ (word >> np.uint32(15))) * _SECOND
         return word ^ (word >> np.uint32(15))
 
     layer, draw = seed.astype(jnp.uint32)
-    first = mixed(mixed(layer) + draw * _STEP)
-    return jnp.stack([first, mixed(first ^ (layer + _STEP))])
+    first = mix(mix(layer) + draw * _STEP)
+    return jnp.stack([first, mix(first ^ (layer + _STEP))])
 
 
-def is_kept(index, key, rate: float):
-    """Returns for each index, uint32, whether it is kept with the probability 1 - rate.
+def is_kept(index: Array, key: Any, rate: float):
+    """Returns whether the value at each index, uint32, is kept, with the probability 1 - rate.
 
-    A hash of the index, not a stream: ten integer operations that fuse with those that read the
-    result. Threefry needs eighty, and its bits are stored until the gradient has read them.
+    It hashes the index in ten integer operations, which fuse with the operations that read the
+    result. Threefry needs eighty, and stores its bits until the gradient has read them.
     """
     bits = index * _STEP + key[0]
     bits = (bits ^ (bits >> np.uint32(16))) * _FIRST + key[1]
@@ -53,11 +54,8 @@ def is_kept(index, key, rate: float):
     return bits >= np.uint32(min(round(rate * 2**32), 2**32 - 1))
 
 
-def dropped(inputs, seed, rate: float):
-    """Returns the inputs with dropout; `seed` is uint32 [2], another one for each draw.
-
-    From 2^32 elements on, the draws repeat.
-    """
+def drop(inputs: Array, seed: Array, rate: float):
+    """Applies dropout; `seed`, uint32 [2], is new for each draw. Draws repeat after 2^32 values."""
     index, stride = jnp.zeros(inputs.shape, jnp.uint32), 1
     for axis in reversed(range(inputs.ndim)):
         along_axis = lax.broadcasted_iota(jnp.uint32, inputs.shape, axis)
@@ -68,24 +66,25 @@ def dropped(inputs, seed, rate: float):
 
 
 @jax.custom_vjp
-def gelu(x):
+def gelu(x: Array):
     """Computes GELU of bfloat16 or float16 in float32. Only x is kept for the gradient."""
-    return _in_wide(lambda x: x * _probability(x), x)
+    wide = _widen(x)
+    return (wide * _probability(wide)).astype(x.dtype)
+
+
+def _gelu_gradient(x, upstream):
+    wide = _widen(x)
+    density = jnp.exp(-0.5 * jnp.square(wide)) * (1 / math.sqrt(2 * math.pi))
+    gradient = _widen(upstream) * (_probability(wide) + wide * density)
+    return (gradient.astype(x.dtype),)
 
 
 def _probability(x):
     return 0.5 * (1 + lax.erf(x * math.sqrt(0.5)))
 
 
-def _derivative(x, upstream):
-    density = jnp.exp(-0.5 * jnp.square(x)) * (1 / math.sqrt(2 * math.pi))
-    return upstream * (_probability(x) + x * density)
+def _widen(x):
+    return x.astype(jnp.promote_types(x.dtype, jnp.float32))
 
 
-def _in_wide(function, *arrays):
-    dtype = arrays[0].dtype
-    wide = jnp.promote_types(dtype, jnp.float32)
-    return function(*(array.astype(wide) for array in arrays)).astype(dtype)
-
-
-gelu.defvjp(lambda x: (gelu(x), x), lambda x, upstream: (_in_wide(_derivative, x, upstream),))
+gelu.defvjp(lambda x: (gelu(x), x), _gelu_gradient)

@@ -1,10 +1,12 @@
-"""Defines what layers share: a base class, projection, GELU, LayerNorm, dropout and gathering."""
+"""Parts that layers share: a base class, projection, GELU, LayerNorm, dropout and gathering."""
 
 import math
 from collections.abc import Callable
 
 import keras
 from keras import ops
+
+from bert_keras.layers import Tensor
 
 if IS_JAX := keras.backend.backend() == "jax":
     from bert_keras.layers import jax_ops
@@ -14,26 +16,33 @@ PADDING_SCORE = -10_000.0
 
 
 class BertLayer(keras.layers.Layer):
-    """A layer whose arguments Keras records for `get_config`, under every dtype policy."""
+    """A layer whose arguments Keras records for `get_config`, under every dtype policy.
+
+    Subclasses with weights set `initializer_stddev`, and `has_biases` if they can lack biases.
+    """
+
+    initializer_stddev: float
+    has_biases = True
 
     def __new__(cls, *args, dtype=None, **kwargs):
         # Keras records only numbers and strings; its `get_config` adds the dtype policy itself.
         return super().__new__(cls, *args, **kwargs)
 
+    def _dense(self, name: str, inputs: int, units: int, *, has_bias=None, dtype=None):
+        """Builds a dense layer that maps `inputs` to `units`."""
+        dense = keras.layers.Dense(
+            units,
+            use_bias=self.has_biases if has_bias is None else has_bias,
+            kernel_initializer=keras.initializers.TruncatedNormal(stddev=self.initializer_stddev),
+            dtype=dtype or self.dtype_policy,
+            name=name,
+        )
+        dense.build((None, inputs))
+        return dense
 
-def projection(
-    layer, name: str, *, inputs: int, units: int, has_bias: bool = True, dtype=None
-) -> keras.layers.Dense:
-    """Builds a dense layer with the `initializer_stddev`, truncated, and the policy of `layer`."""
-    dense = keras.layers.Dense(
-        units,
-        use_bias=has_bias,
-        kernel_initializer=keras.initializers.TruncatedNormal(stddev=layer.initializer_stddev),
-        dtype=dtype or layer.dtype_policy,
-        name=name,
-    )
-    dense.build((None, inputs))
-    return dense
+    def _norm(self, name: str, *, epsilon: float):
+        has_bias, dtype = self.has_biases, self.dtype_policy
+        return LayerNorm(epsilon=epsilon, center=has_bias, dtype=dtype, name=name)
 
 
 def activation_function(name: str) -> Callable:
@@ -42,12 +51,12 @@ def activation_function(name: str) -> Callable:
 
 
 @keras.saving.register_keras_serializable(package="bert_keras")
-def gelu_tanh(x):
+def gelu_tanh(x: Tensor):
     """Computes GELU in the approximation that has a tanh."""
     return ops.gelu(x, approximate=True)
 
 
-def activate(x, *, activation: str, training: bool = False):
+def activate(x: Tensor, *, activation: str, training: bool = False):
     """Applies one of `bert_keras.config.ACTIVATIONS` to a tensor of any shape."""
     if activation == "gelu" and training and IS_JAX and x.dtype.itemsize == 2:
         return jax_ops.gelu(x)
@@ -58,7 +67,7 @@ def activate(x, *, activation: str, training: bool = False):
 
 @ops.custom_gradient
 def _gelu(x):
-    """Computes GELU, with a gradient of fewer passes over memory than that of `ops.gelu`."""
+    """Computes GELU, with a gradient that needs fewer passes over memory than in `ops.gelu`."""
     # With u = -x / sqrt(2), gelu(x) is x erfc(u) / 2, and its derivative is
     # erfc(u) / 2 - u exp(-u^2) / sqrt(pi).
     u = x * -math.sqrt(0.5)
@@ -75,11 +84,10 @@ def _gelu(x):
 class LayerNorm(keras.layers.LayerNormalization):
     """LayerNorm over the last axis (Ba et al. 2016), computed in float32 or wider.
 
-    Its weights are `gamma` and, unless `center` is False, `beta`. It needs one pass over memory
-    less than Keras' own layer.
+    It needs one pass over memory less than Keras' own layer.
     """
 
-    def call(self, inputs):
+    def call(self, inputs: Tensor):
         x = ops.cast(inputs, keras.backend.result_type(inputs.dtype, "float32"))
         centred = x - ops.mean(x, axis=-1, keepdims=True)
         variance = ops.mean(ops.square(centred), axis=-1, keepdims=True)
@@ -94,22 +102,21 @@ class LayerNorm(keras.layers.LayerNormalization):
 class Dropout(keras.layers.Dropout):
     """Dropout that draws 16 random bits for each value, in half the time of Keras' own layer.
 
-    The rate is rounded to a multiple of 1/65536. Under JAX, see `jax_ops.dropped`.
+    The rate is rounded to a multiple of 1/65536. With JAX, `jax_ops.drop` computes it.
     """
 
-    def call(self, inputs, training=False):
+    def call(self, inputs: Tensor, training: bool = False):
         if not training or self.noise_shape or not self.rate:
             return super().call(inputs, training=training)
         if self.rate == 1:
             return ops.zeros_like(inputs)
         if IS_JAX:
-            return jax_ops.dropped(inputs, self.seed_generator.next(), self.rate)
+            return jax_ops.drop(inputs, self.seed_generator.next(), self.rate)
         *rows, last = ops.shape(inputs)
         num_dropped, num_pairs = min(round(self.rate * 2**16), 2**16 - 1), (last + 1) // 2
         # A last axis of 1, because Keras cannot split a last axis of unknown size.
-        pairs = keras.random.randint(
-            (*rows, num_pairs, 1), -(2**31), 2**31 - 1, seed=self.seed_generator
-        )
+        shape, seed = (*rows, num_pairs, 1), self.seed_generator
+        pairs = keras.random.randint(shape, -(2**31), 2**31 - 1, seed=seed)
         # float32, because TensorFlow reshapes int32 in host memory.
         bits = ops.view(ops.view(pairs, "float32"), "int16")
         bits = ops.reshape(bits, (*rows, 2 * num_pairs))[..., :last]
@@ -117,12 +124,12 @@ class Dropout(keras.layers.Dropout):
         return inputs * (is_kept * (2**16 / (2**16 - num_dropped)))
 
 
-def softmax(scores):
+def softmax(scores: Tensor):
     """Softmax over the last axis; `ops.softmax` warns if that axis has one position."""
     return 1.0 + 0.0 * scores if scores.shape[-1] == 1 else ops.softmax(scores)
 
 
-def states_at(hidden_BTD, positions_BP):
+def states_at(hidden_BTD: Tensor, positions_BP: Tensor):
     """Gathers the hidden states [X, D] at positions [B, P], X = B x P in row-major order."""
     batch, length, _ = ops.shape(hidden_BTD)
     first_row_B1 = ops.expand_dims(ops.arange(batch, dtype="int32") * length, axis=1)
@@ -130,7 +137,7 @@ def states_at(hidden_BTD, positions_BP):
     return ops.take(ops.reshape(hidden_BTD, (-1, hidden_BTD.shape[-1])), rows_X, axis=0)
 
 
-def last_positions(input_mask_BT):
+def last_positions(input_mask_BT: Tensor):
     """Returns the position of the last token, int32 [B, 1]; 0 for a row of padding."""
     positions_T = ops.arange(ops.shape(input_mask_BT)[1], dtype="int32")
     is_real_BT = ops.cast(ops.cast(input_mask_BT, "bool"), "int32")

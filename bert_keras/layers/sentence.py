@@ -1,24 +1,27 @@
 """The head of a sentence encoder: pools hidden states, then applies dense layers and a scaling."""
 
+from collections.abc import Sequence
+from typing import Any
+
 import keras
 from keras import ops
 
 from bert_keras.config import DenseModule, EmbeddingConfig
-from bert_keras.layers.primitives import activate, projection, states_at
+from bert_keras.layers import Tensor
+from bert_keras.layers.primitives import BertLayer, activate, states_at
 
-_SMALLEST = 1e-9  # least divisor of a mean, as in sentence-transformers
-_SMALLEST_NORM = 1e-12  # as in torch.nn.functional.normalize
+_LEAST_COUNT = 1e-9  # of the tokens of a mean, as in sentence-transformers
+_LEAST_NORM = 1e-12  # as in torch.nn.functional.normalize
 
 
 @keras.saving.register_keras_serializable(package="bert_keras")
-class SentenceHead(keras.layers.Layer):
+class SentenceHead(BertLayer):
     """Computes embeddings from hidden states as `EmbeddingConfig` says.
 
-    Maps [B, T, D] to [B, E] in float32 or wider. The kernels of the dense layers are
-    `dense_0/kernel` and so on, counted without the other modules.
+    Maps [B, T, D] to [B, E] in float32 or wider.
 
     Args:
-        embedding: The pooling and the modules after it, or the result of `to_dict`.
+        embedding: An EmbeddingConfig, or the result of its `to_dict`.
         initializer_stddev: The standard deviation of the kernel initializer.
 
     Call arguments:
@@ -27,36 +30,30 @@ class SentenceHead(keras.layers.Layer):
             is 0.
     """
 
-    def __init__(self, embedding, *, initializer_stddev: float, **kwargs):
+    def __init__(self, embedding: Any, *, initializer_stddev: float, **kwargs):
         super().__init__(**kwargs)
         if not isinstance(embedding, EmbeddingConfig):
             embedding = EmbeddingConfig.from_dict(embedding)
         self.embedding = embedding
         self.initializer_stddev = initializer_stddev
 
-    def build(self, hidden_shape, input_mask_shape=None):
+    def build(self, hidden_shape: tuple):
         sizes = self.embedding.sizes(hidden_shape[-1])
         self.dense_layers = []
         for size, module in zip(sizes, self.embedding.modules, strict=False):
             if isinstance(module, DenseModule):
-                layer = projection(
-                    self,
-                    f"dense_{len(self.dense_layers)}",
-                    inputs=size,
-                    units=module.units,
-                    has_bias=module.has_bias,
-                    dtype=self.variable_dtype,
-                )
+                name, dtype = f"dense_{len(self.dense_layers)}", self.variable_dtype
+                layer = self._dense(name, size, module.units, has_bias=module.has_bias, dtype=dtype)
                 self.dense_layers.append(layer)
         self.built = True
 
-    def call(self, hidden, input_mask):
+    def call(self, hidden: Tensor, input_mask: Tensor):
         dtype = keras.backend.result_type(hidden.dtype, "float32")
-        vector_BE = pooled(ops.cast(hidden, dtype), input_mask, modes=self.embedding.pooling)
+        vector_BE = pool(ops.cast(hidden, dtype), input_mask, modes=self.embedding.pooling)
         dense_layers = iter(self.dense_layers)
         for module in self.embedding.modules:
             if not isinstance(module, DenseModule):
-                vector_BE = normalized(vector_BE)
+                vector_BE = normalize(vector_BE)
                 continue
             vector_BE = next(dense_layers)(vector_BE)
             if module.activation != "identity":
@@ -64,17 +61,17 @@ class SentenceHead(keras.layers.Layer):
         return vector_BE
 
     def get_config(self):
-        config = {"embedding": self.embedding.to_dict()}
-        return {**super().get_config(), **config, "initializer_stddev": self.initializer_stddev}
+        own = {"embedding": self.embedding.to_dict(), "initializer_stddev": self.initializer_stddev}
+        return super().get_config() | own
 
 
-def pooled(hidden_BTD, input_mask_BT, *, modes):
-    """Returns the concatenated vectors [B, len(modes) * D] of `EmbeddingConfig.pooling`."""
+def pool(hidden_BTD: Tensor, input_mask_BT: Tensor, *, modes: Sequence[str]):
+    """Returns the vectors [B, len(modes) x D] of some modes of `EmbeddingConfig.pooling`."""
     is_real_BT = ops.cast(input_mask_BT, "bool")
     weights_BT = ops.cast(is_real_BT, hidden_BTD.dtype)
     has_tokens_B1 = ops.any(is_real_BT, axis=1, keepdims=True)
 
-    def of_mode(mode):
+    def pool_one(mode):
         if mode == "cls":
             first_B1 = ops.argmax(ops.cast(is_real_BT, "int32"), axis=1, keepdims=True)
             return ops.where(has_tokens_B1, states_at(hidden_BTD, ops.cast(first_B1, "int32")), 0.0)
@@ -82,14 +79,14 @@ def pooled(hidden_BTD, input_mask_BT, *, modes):
             states_BTD = ops.where(is_real_BT[..., None], hidden_BTD, -float("inf"))
             return ops.where(has_tokens_B1, ops.max(states_BTD, axis=1), 0.0)
         sum_BD = ops.einsum("bt,btd->bd", weights_BT, hidden_BTD)
-        count_B1 = ops.maximum(ops.sum(weights_BT, axis=1, keepdims=True), _SMALLEST)
+        count_B1 = ops.maximum(ops.sum(weights_BT, axis=1, keepdims=True), _LEAST_COUNT)
         return sum_BD / (count_B1 if mode == "mean" else ops.sqrt(count_B1))
 
-    vectors = [of_mode(mode) for mode in modes]
+    vectors = [pool_one(mode) for mode in modes]
     return vectors[0] if len(vectors) == 1 else ops.concatenate(vectors, axis=-1)
 
 
-def normalized(vector_BE):
+def normalize(vector_BE: Tensor):
     """Scales each vector to length 1; the vector 0 and its gradient stay finite."""
     squares_B1 = ops.sum(ops.square(vector_BE), axis=-1, keepdims=True)
-    return vector_BE / ops.sqrt(ops.maximum(squares_B1, _SMALLEST_NORM**2))
+    return vector_BE / ops.sqrt(ops.maximum(squares_B1, _LEAST_NORM**2))

@@ -1,10 +1,4 @@
-"""Defines the encoder: embeddings, a stack of blocks, an optional BiLSTM, and a pooler.
-
-Letters of tensor shapes: B batch size, T sequence length in tokens, D hidden size, E embedding
-size, N attention heads, H size of a head, F intermediate size, P masked positions, V vocabulary
-size, C choices, W windows or words, K layers, L labels, S sequences in a row. X is the product of
-two or three of these, such as B x T.
-"""
+"""The encoder; `bert_keras.layers` explains the letters of tensor shapes."""
 
 from collections.abc import Mapping
 from typing import Any, NamedTuple
@@ -13,10 +7,11 @@ import keras
 from keras import ops
 
 from bert_keras.config import BertConfig
-from bert_keras.errors import check
+from bert_keras.errors import InputError
+from bert_keras.kinds.encoder import Encoder
 from bert_keras.layers import attention
 from bert_keras.layers.bilstm import BiLSTM
-from bert_keras.layers.block import EncoderBlock, recomputed
+from bert_keras.layers.block import EncoderBlock, call_recomputed
 from bert_keras.layers.embeddings import BertEmbeddings, SharedEmbeddings
 from bert_keras.layers.heads import Pooler, mean_state
 from bert_keras.layers.primitives import (
@@ -35,7 +30,7 @@ if IS_JAX:
 class EncoderStates(NamedTuple):
     """All intermediate and final outputs of the encoder."""
 
-    # num_layers + 1 tensors [B, T, D]: the output of the embeddings, then that of each block. In a
+    # num_layers + 1 tensors [B, T, D]: the outputs of the embeddings and of each block. In a
     # pre-norm encoder, the last tensor is the output of the final LayerNorm.
     hidden_states: tuple
     attentions: tuple  # num_layers tensors [B, N, T, T] of probabilities; each row sums to 1
@@ -51,12 +46,13 @@ class BertEncoder(Pretrained):
     The pooler reads the hidden state of `[CLS]`, of the last token in a causal encoder, or with
     `pooling="mean"` the mean of all hidden states. If the attribute `gradient_checkpointing` is
     True, training keeps only the inputs of each block in memory and computes the block again for
-    the gradient. This saves memory and takes a third more time. With `skips_padding`, predictions
-    compute the tokens alone, as exported models do; the states of padding have no meaning then.
+    the gradient. This saves memory and takes a third more time. If the attribute `skips_padding` is
+    True, predictions compute only the tokens, as in exported models, and the states of padding have
+    no meaning.
 
     Args:
         config: The hyperparameters.
-        embeddings: The embeddings, if they are those of another encoder; by default new ones.
+        embeddings: The embeddings of another encoder; by default the encoder has its own.
         name: The name of the Keras model.
 
     Call arguments:
@@ -78,7 +74,7 @@ class BertEncoder(Pretrained):
     ```
     """
 
-    stored_as = "BertEncoder"
+    kind = Encoder
     gradient_checkpointing = False
     skips_padding = False
 
@@ -92,72 +88,64 @@ class BertEncoder(Pretrained):
     ):
         super().__init__(name=name, **kwargs)
         self.config = config
-        self.embeddings = embeddings or BertEmbeddings(
-            config.vocab_size,
-            config.hidden_size,
-            max_positions=config.max_positions,
-            num_segments=config.num_segments,
-            dropout_rate=config.hidden_dropout_rate,
-            layer_norm_epsilon=config.layer_norm_epsilon,
-            initializer_stddev=config.initializer_stddev,
-            embedding_size=config.embedding_size,
-            position_offset=config.position_offset,
-            has_positions=not config.is_rotary,
-            has_biases=config.has_biases,
-            dtype=self.dtype_policy,
-            name="embeddings",
-        )
+        self.embeddings = embeddings or self._new_embeddings()
         count = 1 if config.shares_layers else config.num_layers
-        self.blocks = [self._block(index) for index in range(count)]
-        self.final_norm = None
+        self.blocks = [self._new_block(index) for index in range(count)]
+        epsilon, dtype = config.layer_norm_epsilon, self.dtype_policy
+        self.final_norm: Any = None
         if config.is_pre_norm:
-            self.final_norm = LayerNorm(
-                epsilon=config.layer_norm_epsilon,
-                center=config.has_biases,
-                dtype=self.dtype_policy,
-                name="final_norm",
-            )
-        self.bilstm = None
+            options = {"epsilon": epsilon, "center": config.has_biases, "dtype": dtype}
+            self.final_norm = LayerNorm(**options, name="final_norm")
+        self.bilstm: Any = None
         if config.num_lstm_layers:
             self.bilstm = BiLSTM(
                 config.hidden_size // 2,
                 num_layers=config.num_lstm_layers,
                 dropout_rate=config.hidden_dropout_rate,
-                dtype=self.dtype_policy,
+                dtype=dtype,
                 name="bilstm",
             )
         self.pooler: Any = None
         if config.has_pooler:
-            initializer = keras.initializers.TruncatedNormal(stddev=config.initializer_stddev)
+            stddev = config.initializer_stddev
             self.pooler = Pooler(
                 config.hidden_size,
                 activation=activation_function(config.pooler_activation or config.activation),
                 use_bias=config.has_biases,
-                kernel_initializer=initializer,
-                layer_norm_epsilon=config.layer_norm_epsilon if config.has_head_norm else 0.0,
-                dtype=self.dtype_policy,
+                kernel_initializer=keras.initializers.TruncatedNormal(stddev=stddev),
+                layer_norm_epsilon=epsilon if config.has_head_norm else 0.0,
+                dtype=dtype,
                 name="pooler",
             )
 
-    def _block(self, index: int) -> EncoderBlock:
+    def _options(self, *names: str) -> dict[str, Any]:
+        """Returns fields of the configuration and the dtype as arguments of a layer."""
+        names += ("layer_norm_epsilon", "initializer_stddev", "has_biases")
+        return {name: getattr(self.config, name) for name in names} | {"dtype": self.dtype_policy}
+
+    def _new_embeddings(self) -> BertEmbeddings:
         config = self.config
-        return EncoderBlock(
-            config.num_heads,
-            config.intermediate_size,
-            activation=config.activation,
-            hidden_dropout_rate=config.hidden_dropout_rate,
-            attention_dropout_rate=config.attention_dropout_rate,
-            layer_norm_epsilon=config.layer_norm_epsilon,
-            initializer_stddev=config.initializer_stddev,
-            is_pre_norm=config.is_pre_norm,
-            has_attention_norm=config.has_attention_norm(index),
-            is_gated=config.is_gated,
-            has_biases=config.has_biases,
-            dtype=self.dtype_policy,
-            name=f"layer_{index}",
+        names = ("max_positions", "num_segments", "embedding_size", "position_offset")
+        return BertEmbeddings(
+            config.vocab_size,
+            config.hidden_size,
+            dropout_rate=config.hidden_dropout_rate,
+            has_positions=not config.is_rotary,
+            name="embeddings",
+            **self._options(*names),
         )
 
-    def build(self, input_shape=None):
+    def _new_block(self, index: int) -> EncoderBlock:
+        names = ("activation", "hidden_dropout_rate", "attention_dropout_rate")
+        return EncoderBlock(
+            self.config.num_heads,
+            self.config.intermediate_size,
+            has_attention_norm=self.config.has_attention_norm(index),
+            name=f"layer_{index}",
+            **self._options(*names, "is_pre_norm", "is_gated"),
+        )
+
+    def build(self, input_shape: tuple | None = None):
         self.embeddings.build()
         for layer in (*self.blocks, self.final_norm, self.bilstm):
             if layer is not None:
@@ -169,40 +157,34 @@ class BertEncoder(Pretrained):
     def states(self, inputs: dict, training: bool = False) -> EncoderStates:
         """Returns the hidden states and the attention probabilities of every layer.
 
-        Blocks with local attention compute all T x T probabilities here, of which those outside the
-        window are 0. A call of the encoder computes only the window; the hidden states are equal.
+        Blocks with local attention compute all T x T probabilities here, which are 0 outside of the
+        window. A call of the encoder computes only the window; the hidden states are equal.
         """
         check_inputs(inputs, self.config)
         inputs = named_inputs(inputs)
-        remedy = "in a functional model, call it in the `call` of a layer of yours"
-        is_symbolic = isinstance(inputs["input_ids"], keras.KerasTensor)
-        check(not is_symbolic, f"states needs arrays; {remedy}")
+        if isinstance(inputs["input_ids"], keras.KerasTensor):
+            raise InputError("states needs arrays: call it inside the call() of your own layer")
         if not self.built:
             self.build()
-        return self._states(inputs, self._contexts(inputs, in_blocks=False), training=training)
+        patterns = self._patterns(inputs, has_probabilities=True, training=training)
+        return self._states(inputs, patterns, training=training)
 
-    def _states(self, inputs: dict, contexts: dict, *, training: bool) -> EncoderStates:
-        hidden_BTD = self.embeddings(
-            inputs["input_ids"],
-            inputs["segment_ids"],
-            position_ids=inputs.get("position_ids"),
-            training=training,
-        )
+    def _states(self, inputs: dict, patterns: dict, *, training: bool) -> EncoderStates:
+        ids, segments = inputs["input_ids"], inputs["segment_ids"]
+        positions = inputs.get("position_ids")
+        hidden_BTD = self.embeddings(ids, segments, position_ids=positions, training=training)
         hidden_states, attentions = [hidden_BTD], []
-        tokens, shape = None, ops.shape(hidden_BTD)
-        if self.skips_padding and not training and "sequence_ids" not in inputs:
-            tokens = attention.tokens_of(inputs["input_mask"])
+        tokens, shape = patterns[False].tokens, ops.shape(hidden_BTD)
+        if tokens is not None:
             hidden_XD = ops.reshape(hidden_BTD, (-1, shape[-1]))
             hidden_BTD = ops.take(hidden_XD, tokens.positions, axis=0)  # [X, D] from here on
         for index in range(self.config.num_layers):
             block = self.blocks[index % len(self.blocks)]
-            context = contexts[self.config.is_local(index)]
+            pattern = patterns[self.config.is_local(index)]
             if training and self.gradient_checkpointing:
-                hidden_BTD, attention_BNTT = recomputed(block, hidden_BTD, *context, training=True)
+                hidden_BTD, attention_BNTT = call_recomputed(block, hidden_BTD, pattern)
             else:
-                hidden_BTD, attention_BNTT = block(
-                    hidden_BTD, *context, tokens=tokens, training=training
-                )
+                hidden_BTD, attention_BNTT = block(hidden_BTD, pattern, training=training)
             hidden_states.append(hidden_BTD)
             attentions.append(attention_BNTT)
         if self.final_norm is not None:
@@ -212,73 +194,75 @@ class BertEncoder(Pretrained):
         if self.bilstm is not None:
             is_real_BT = ops.cast(inputs["input_mask"], "bool")
             hidden_BTD = self.bilstm(hidden_BTD, is_real_BT, training=training)
-        pooled_BD = None
-        if self.pooler is not None:
-            state_BD = hidden_BTD[:, 0]
-            if self.config.pooling == "mean":
-                state_BD = mean_state(hidden_BTD, inputs["input_mask"])
-            elif self.config.is_causal:  # only the last token attends to the whole row
-                state_BD = states_at(hidden_BTD, last_positions(inputs["input_mask"]))
-            pooled_BD = self.pooler(state_BD)
+        pooled_BD = None if self.pooler is None else self._pooled(hidden_BTD, inputs["input_mask"])
         return EncoderStates(tuple(hidden_states), tuple(attentions), hidden_BTD, pooled_BD)
 
-    def _contexts(
-        self, inputs: dict, *, in_blocks: bool, training: bool = False
-    ) -> dict[bool, tuple]:
-        """Returns bias and rotation of blocks with global (key False) or local (True) attention."""
-        # With `in_blocks`, local attention may be computed in blocks of tokens, and in training all
-        # attention in kernels that return no probabilities.
-        config, dtype = self.config, self.compute_dtype
-        length = ops.shape(inputs["input_ids"])[1]
-        if "sequence_ids" in inputs:
+    def _pooled(self, hidden_BTD, input_mask_BT):
+        if self.config.pooling == "mean":
+            state_BD = mean_state(hidden_BTD, input_mask_BT)
+        elif self.config.is_causal:  # only the last token attends to the whole row
+            state_BD = states_at(hidden_BTD, last_positions(input_mask_BT))
+        else:
+            state_BD = hidden_BTD[:, 0]
+        return self.pooler(state_BD)
+
+    def _patterns(
+        self, inputs: dict, *, has_probabilities: bool, training: bool
+    ) -> dict[bool, attention.AttentionPattern]:
+        """Returns the patterns of blocks with global (key False) and local (True) attention.
+
+        With `has_probabilities`, all algorithms return the probabilities of all pairs of tokens.
+        """
+        config, dtype, window = self.config, self.compute_dtype, self.config.local_window
+        mask, length = inputs["input_mask"], ops.shape(inputs["input_ids"])[1]
+        is_packed, tokens = "sequence_ids" in inputs, None
+        if is_packed:
             bias = attention.packed_bias(inputs["sequence_ids"], dtype=dtype)
         else:
-            bias = attention.attention_bias(inputs["input_mask"], dtype=dtype)
-            if in_blocks and training and self._takes_kernels(length):
-                bias = bias[:, 0, 0]
+            bias = attention.padding_bias(mask, dtype=dtype)
+            if self.skips_padding and not training:
+                tokens = attention.find_tokens(mask)
         if config.is_causal:
             bias = bias + attention.causal_bias(length, dtype=dtype)
-        biases, bases = {False: bias}, {False: config.rotary_base}
-        if window := config.local_window:
-            biases[True] = (
-                attention.block_bias(
-                    inputs.get("sequence_ids", inputs["input_mask"]),
-                    window=window,
-                    is_packed="sequence_ids" in inputs,
-                    is_causal=config.is_causal,
-                    dtype=dtype,
-                )
-                if in_blocks and attention.pays_in_blocks(length, window=window)
-                else bias + attention.window_bias(length, window=window, dtype=dtype)
-            )
-            bases[True] = config.local_rotary_base or config.rotary_base
+        rotation, local_rotation = self._rotations(inputs, length)
+        pattern = attention.FullPattern(bias, rotation, tokens)
+        if window and (has_probabilities or not attention.pays_in_blocks(length, window=window)):
+            bias = bias + attention.window_bias(length, window=window, dtype=dtype)
+            return {False: pattern, True: attention.FullPattern(bias, local_rotation, tokens)}
+        if window:
+            options = {"is_packed": is_packed, "is_causal": config.is_causal, "dtype": dtype}
+            values = inputs["sequence_ids"] if is_packed else mask
+            bias = attention.block_bias(values, window=window, **options)
+            return {False: pattern, True: attention.BlockPattern(bias, local_rotation, tokens)}
+        can_use_kernel = IS_JAX and training and not (has_probabilities or config.is_causal)
+        if can_use_kernel and not is_packed:
+            head_size = config.hidden_size // config.num_heads
+            if jax_ops.takes_kernels(length, head_size=head_size, dtype=dtype):
+                pattern = attention.KernelPattern(bias[:, 0, 0], rotation)
+        return {False: pattern}
+
+    def _rotations(self, inputs: dict, length) -> tuple:
+        """Returns the rotations of global and of local attention; None without them."""
+        config, positions = self.config, inputs.get("position_ids")
         if not config.is_rotary:
-            return {is_local: (bias,) for is_local, bias in biases.items()}
-        positions, head_size = inputs.get("position_ids"), config.hidden_size // config.num_heads
+            return None, None
         positions = ops.arange(length) if positions is None else positions
-        rotations = {
-            base: attention.rotation(positions, head_size=head_size, base=base)
-            for base in {*bases.values()}
-        }
-        return {is_local: (bias, rotations[bases[is_local]]) for is_local, bias in biases.items()}
-
-    def _takes_kernels(self, length) -> bool:
-        config = self.config
-        if not IS_JAX or config.is_causal or config.local_window:
-            return False
         head_size = config.hidden_size // config.num_heads
-        return jax_ops.takes_kernels(length, head_size=head_size, dtype=self.compute_dtype)
+        first = attention.rotation(positions, head_size=head_size, base=config.rotary_base)
+        if not config.local_window or config.local_rotary_base in (0, config.rotary_base):
+            return first, first
+        base = config.local_rotary_base
+        return first, attention.rotation(positions, head_size=head_size, base=base)
 
-    def call(self, inputs, training=False):
-        contexts = self._contexts(inputs, in_blocks=True, training=training)
-        states = self._states(inputs, contexts, training=training)
+    def call(self, inputs: dict, training: bool = False):
+        patterns = self._patterns(inputs, has_probabilities=False, training=training)
+        states = self._states(inputs, patterns, training=training)
         outputs = {"sequence_output": states.sequence_output}
         if self.pooler is not None:
             outputs["pooled_output"] = states.pooled_output
         return outputs
 
-    def predict(self, x, *args, **kwargs):
-        """Returns outputs as `keras.Model.predict` does."""
+    def predict(self, x: Any, *args, **kwargs):
         if isinstance(x, (Mapping, list, tuple, str)):
             check_inputs(x, self.config)
         return super().predict(x, *args, **kwargs)

@@ -1,4 +1,4 @@
-"""Defines the feature-based tagger (Devlin et al. 2018, 5.3): a BiLSTM on a frozen encoder."""
+"""The feature-based tagger (Devlin et al. 2018, section 5.3): a BiLSTM on a frozen encoder."""
 
 import dataclasses
 from typing import Any
@@ -9,6 +9,8 @@ from keras import ops
 from bert_keras.config import BertConfig, ModelMetadata, feature_layers
 from bert_keras.distribution.model import GlobalBatchModel
 from bert_keras.errors import check_count
+from bert_keras.kinds.tagger import FeatureTagger
+from bert_keras.layers import Tensor
 from bert_keras.layers.bilstm import BiLSTM, LayerMix
 from bert_keras.layers.heads import TokenLabelsHead
 from bert_keras.layers.primitives import states_at
@@ -22,7 +24,7 @@ NUM_LSTM_LAYERS = 2  # "a two-layer 768-dimensional BiLSTM" (Devlin et al. 2018,
 class WordTagger(GlobalBatchModel, ConfiguredModel):
     """The trained part of a `BertFeatureTagger`: combines layers, then a BiLSTM and a dense layer.
 
-    Dropout acts before each layer of the BiLSTM and before the dense layer.
+    `dropout_rate` applies before each layer of the BiLSTM and before the dense layer.
 
     Call arguments:
         inputs: A dict of `features` float [B, W, K, D], the hidden states of the first subword of
@@ -59,30 +61,19 @@ class WordTagger(GlobalBatchModel, ConfiguredModel):
             self.layer_mix = LayerMix(dtype=self.dtype_policy, name="layer_mix")
         else:
             self.vector_size *= len(self.feature_layers)
-        self.bilstm = BiLSTM(
-            lstm_units,
-            num_layers=NUM_LSTM_LAYERS,
-            dropout_rate=dropout_rate,
-            dtype=self.dtype_policy,
-            name="bilstm",
-        )
-        self.token_labels = TokenLabelsHead(
-            num_labels,
-            dropout_rate=dropout_rate,
-            initializer_stddev=config.initializer_stddev,
-            dtype=self.dtype_policy,
-            name="token_labels",
-        )
+        options = {"dropout_rate": dropout_rate, "dtype": self.dtype_policy}
+        self.bilstm = BiLSTM(lstm_units, num_layers=NUM_LSTM_LAYERS, name="bilstm", **options)
+        options["initializer_stddev"] = config.initializer_stddev
+        self.token_labels = TokenLabelsHead(num_labels, name="token_labels", **options)
 
-    def build(self, input_shape=None):
+    def build(self, input_shape: tuple | None = None):
         if self.layer_mix is not None:
-            num_layers = len(self.feature_layers)
-            self.layer_mix.build((None, None, num_layers, self.config.hidden_size))
+            self.layer_mix.build((None, None, len(self.feature_layers), self.config.hidden_size))
         self.bilstm.build((None, None, self.vector_size))
         self.token_labels.build((None, None, 2 * self.lstm_units))
         self.built = True
 
-    def call(self, inputs, training=False):
+    def call(self, inputs: dict, training: bool = False):
         features_BWKD, word_mask_BW = inputs["features"], inputs["word_mask"]
         if self.layer_mix is not None:
             vectors_BWD = self.layer_mix(features_BWKD)
@@ -104,8 +95,8 @@ class BertFeatureTagger(TaskModel):
         config: The hyperparameters of the encoder.
         num_labels: The number of labels.
         layers: The choice of layers, a key of `LAYER_CHOICES`, such as "concat-last-four".
-        lstm_units: The units of each direction of the BiLSTM. The paper's "768-dimensional" does
-            not state whether this is 768 or 384.
+        lstm_units: The units of each direction of the BiLSTM. The paper's "768-dimensional" may
+            mean 768 or 384.
         dropout_rate: Dropout of the tagger; None takes `config.hidden_dropout_rate`.
         name: The name of the Keras model.
 
@@ -126,9 +117,7 @@ class BertFeatureTagger(TaskModel):
     ```
     """
 
-    stored_as = "BertFeatureTagger"
-    heads = ("tagger",)
-    is_labelled = True
+    kind = FeatureTagger
     arguments = ("num_labels", "dropout_rate")
 
     def __init__(
@@ -146,15 +135,9 @@ class BertFeatureTagger(TaskModel):
         check_count("lstm_units", lstm_units or 0)
         self.num_labels = num_labels
         self.dropout_rate = config.hidden_dropout_rate if dropout_rate is None else dropout_rate
-        self.tagger = WordTagger(
-            config,
-            num_labels=num_labels,
-            layers=layers,
-            lstm_units=lstm_units,
-            dropout_rate=self.dropout_rate,
-            dtype=self.dtype_policy,
-            name="tagger",
-        )
+        settings = {"num_labels": num_labels, "layers": layers, "lstm_units": lstm_units}
+        settings |= {"dropout_rate": self.dropout_rate, "dtype": self.dtype_policy}
+        self.tagger = WordTagger(config, name="tagger", **settings)
         self.build()
         self.encoder.trainable = False
 
@@ -163,7 +146,7 @@ class BertFeatureTagger(TaskModel):
         hidden_states = self.encoder.states(inputs, training=False).hidden_states
         return features_at(hidden_states, inputs["word_positions"], self.tagger.feature_layers)
 
-    def call(self, inputs, training=False):
+    def call(self, inputs: dict, training: bool = False):
         word_mask_BW = ops.greater(inputs["word_positions"], 0)
         features = {"features": self.features(inputs), "word_mask": word_mask_BW}
         return self.tagger(features, training=training)
@@ -174,7 +157,6 @@ class BertFeatureTagger(TaskModel):
         return super().from_metadata(metadata, **settings, **options)
 
     def new_metadata(self):
-        """Returns the metadata of a model that was not loaded from a checkpoint."""
         return dataclasses.replace(super().new_metadata(), task=self._settings())
 
     def get_config(self):
@@ -184,7 +166,7 @@ class BertFeatureTagger(TaskModel):
         return {"layers": self.tagger.layer_choice, "lstm_units": self.tagger.lstm_units}
 
 
-def features_at(hidden_states, positions_BW, indices):
+def features_at(hidden_states: Any, positions_BW: Tensor, indices: Any):
     """Returns the hidden states [B, W, K, D] of K layers at W positions of each sequence."""
     batch, words = ops.shape(positions_BW)
     layers_BTX = ops.concatenate([hidden_states[index] for index in indices], axis=-1)

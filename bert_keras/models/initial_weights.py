@@ -6,7 +6,7 @@ import numpy as np
 from keras import ops
 
 from bert_keras.config import BertConfig
-from bert_keras.errors import check
+from bert_keras.errors import InputError
 from bert_keras.layers.embeddings import BertEmbeddings
 from bert_keras.models.encoder import BertEncoder
 
@@ -19,12 +19,11 @@ def check_local_attention(config: BertConfig) -> None:
     """Raises InputError if `start_with_local_attention` does not support a configuration."""
     has_parts = not (config.is_rotary or config.shares_layers or config.embedding_size)
     is_even = config.hidden_size // config.num_heads % 2 == 0 and config.hidden_size % 4 == 0
-    check(
-        has_parts and is_even and config.num_heads > 1,
-        "initial_weights is local-attention, which needs learned positions, several heads of an "
-        "even size, a hidden size that is a multiple of 4, and neither shared blocks nor an "
-        "embedding_size; choose another size or initial_weights=normal",
-    )
+    if not (has_parts and is_even and config.num_heads > 1):
+        raise InputError(
+            "local-attention needs learned positions, several heads of an even size, a hidden size "
+            "that is a multiple of 4, no shared blocks and no embedding_size; choose normal"
+        )
 
 
 def start_with_local_attention(encoder: BertEncoder) -> None:
@@ -33,8 +32,8 @@ def start_with_local_attention(encoder: BertEncoder) -> None:
     With normally distributed weights, a model first has to learn which positions are close to each
     other. Here, one half of each embedding is the position, as sines and cosines, and the other
     half the token and the segment. The heads of the first block attend to the tokens at the offsets
-    -1, 1, -2, 2 and so on, and the blocks add little to their inputs. Shared embeddings are those
-    of another encoder, which is given to this function as well.
+    -1, 1, -2, 2 and so on, and the blocks add little to their inputs. Call it also for an encoder
+    whose embeddings this one shares.
 
     Sources: a shift of such positions is a rotation (Vaswani et al. 2017, section 3.5); Trockman
     and Kolter 2023, "Mimetic initialization of self-attention layers"; Zhang et al. 2019, "Fixup".
@@ -43,8 +42,17 @@ def start_with_local_attention(encoder: BertEncoder) -> None:
     check_local_attention(config)
     half, head_size = config.hidden_size // 2, config.hidden_size // config.num_heads
     frequencies = WAVELENGTH_RATIO ** -np.linspace(0, 1, half // 2, endpoint=False)
-    if isinstance(encoder.embeddings, BertEmbeddings):
-        _start_embeddings(encoder.embeddings, frequencies)
+    if isinstance(embeddings := encoder.embeddings, BertEmbeddings):
+        segments = [embeddings.segment_table] if embeddings.num_segments else []
+        for table in (embeddings.token_table, *segments):
+            # The factor keeps the variance of the embedding.
+            values = ops.convert_to_numpy(table) * np.sqrt(2)
+            values[:, :half] = 0
+            table.assign(values)
+        positions = np.zeros(embeddings.position_table.shape)
+        angles = np.outer(np.arange(len(positions)), frequencies)
+        positions[:, :half] = np.concatenate([np.sin(angles), np.cos(angles)], axis=1)
+        embeddings.position_table.assign(2 * embeddings.initializer_stddev * positions)
 
     chosen = np.linspace(0, half // 2 - 1, head_size // 2).round().astype(int)
     sines = np.eye(config.hidden_size)[:, chosen]
@@ -63,17 +71,3 @@ def start_with_local_attention(encoder: BertEncoder) -> None:
     for block in encoder.blocks:
         for output in (block.attention.output_dense, block.feed_forward.output_dense):
             output.kernel.assign(OUTPUT_SCALE * ops.convert_to_numpy(output.kernel))
-
-
-def _start_embeddings(embeddings: BertEmbeddings, frequencies: np.ndarray) -> None:
-    half = 2 * len(frequencies)
-    segments = [embeddings.segment_table] if embeddings.num_segments else []
-    for table in (embeddings.token_table, *segments):
-        # The factor keeps the variance of the embedding.
-        values = ops.convert_to_numpy(table) * np.sqrt(2)
-        values[:, :half] = 0
-        table.assign(values)
-    positions = np.zeros(embeddings.position_table.shape)
-    angles = np.outer(np.arange(len(positions)), frequencies)
-    positions[:, :half] = np.concatenate([np.sin(angles), np.cos(angles)], axis=1)
-    embeddings.position_table.assign(2 * embeddings.initializer_stddev * positions)

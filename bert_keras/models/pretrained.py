@@ -1,31 +1,32 @@
 """Defines the base class of all models: their configuration, loading and saving."""
 
-import contextlib
 import dataclasses
 import functools
 import inspect
 import os
-from collections.abc import Collection, Iterable, Mapping, Sequence, Set
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence, Set
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Self
 
 import keras
 import numpy as np
 
+from bert_keras.checkpoints.tensors import named_weights as named_weights
 from bert_keras.config import BertConfig, EmbeddingConfig, ModelMetadata, numbered_labels
-from bert_keras.data.preprocessor import is_text
-from bert_keras.data.schema import PACKING_FEATURES, SEQUENCE_FEATURES
+from bert_keras.data.record_file import PACKING_FEATURES, SEQUENCE_FEATURES
 from bert_keras.errors import (
-    answers_typos,
-    check,
+    InputError,
     check_argument,
     check_count,
     counted,
+    print_field,
     quoted,
-    say,
+    suggest_keyword_names,
 )
 from bert_keras.files import json_object, refuse_existing, write_json
+from bert_keras.kinds.kind import Kind
 from bert_keras.layers.embeddings import SharedEmbeddings
+from bert_keras.text.columns import is_text
 
 if TYPE_CHECKING:
     from bert_keras.checkpoints.checkpoint import Checkpoint
@@ -43,26 +44,32 @@ class ConfiguredModel(keras.Model):
 
     def __new__(cls, *args, **kwargs):
         for config in args[:1] or [kwargs[name] for name in {"config"} & {*kwargs}]:
-            found = f"config is {quoted(config)}; expected a BertConfig"
-            remedy = f"{cls.__name__}.from_pretrained loads a checkpoint"
-            check(isinstance(config, BertConfig), f"{found}; {remedy}")
+            if not isinstance(config, BertConfig):
+                raise InputError(
+                    f"config is {quoted(config)}; expected a BertConfig; "
+                    f"{cls.__name__}.from_pretrained loads a checkpoint"
+                )
         return super().__new__(cls, *args, **kwargs)
 
     def get_config(self):
         """Returns the configuration; raises InputError for what Keras could not build again."""
-        is_quantized = any(weight.path.endswith("/kernel_scale") for weight in self.weights)
-        found = f"the dense layers of {self.name} are quantized, which Keras cannot load again"
-        check(not is_quantized, f"{found}; bert-keras export --variant int8 writes such a model")
+        if any(weight.path.endswith("/kernel_scale") for weight in self.weights):
+            raise InputError(
+                f"the dense layers of {self.name} are quantized, which Keras cannot load again; "
+                "bert-keras export --variant int8 writes such a model"
+            )
         embeddings = getattr(getattr(self, "encoder", self), "embeddings", None)
-        found = f"{self.name} shares the embeddings of another model, which Keras cannot load again"
-        is_shared = isinstance(embeddings, SharedEmbeddings)
-        check(not is_shared, f"{found}; save_pretrained writes it with a copy of them")
+        if isinstance(embeddings, SharedEmbeddings):
+            raise InputError(
+                f"{self.name} shares the embeddings of another model, which Keras cannot load "
+                "again; save_pretrained writes it with a copy of them"
+            )
         return {
             "name": self.name,
             "dtype": keras.dtype_policies.serialize(self.dtype_policy),
             "config": self.config.to_dict(),
             **{name: getattr(self, name) for name in self.arguments},
-            "frozen": _frozen(self),
+            "frozen": [path for path, layer in _layers(self) if not layer.trainable],
         }
 
     @classmethod
@@ -73,7 +80,8 @@ class ConfiguredModel(keras.Model):
         if frozen is not None:
             if frozen and not model.built:  # layers that are built later would be trained
                 model.build()
-            _freeze(model, frozen)
+            for path, layer in _layers(model):
+                layer.trainable = path not in frozen
         return model
 
 
@@ -83,36 +91,38 @@ _TOKEN_FEATURES = {*SEQUENCE_FEATURES, *PACKING_FEATURES, *_ALIASES}  # one valu
 
 def check_inputs(inputs: Any, config: BertConfig) -> None:
     """Raises InputError for inputs with other names or shapes, or NumPy arrays of unknown ids."""
-    found = f"the inputs are of type {type(inputs).__name__}"
-    expected = "expected a dict of input_ids, input_mask, segment_ids, as tokenizer(texts) returns"
-    check(isinstance(inputs, Mapping), f"{found}; {expected}")
-    found = f"the inputs are {', '.join(inputs)}; {expected}"
-    check("input_ids" in inputs, f"{found}; texts are a list, pairs (firsts, seconds)")
-    for theirs, ours in _ALIASES.items():
-        found = f"{ours} and {theirs} are the same"
-        check(not {theirs, ours} <= inputs.keys(), f"{found}; give one of them")
+    if not isinstance(inputs, Mapping) or "input_ids" not in inputs:
+        found = ", ".join(inputs) if isinstance(inputs, Mapping) else f"a {type(inputs).__name__}"
+        raise InputError(f"the inputs are {found}; expected a dict as tokenizer(texts) returns")
     lists = [name for name, array in inputs.items() if isinstance(array, list)]
-    check(not lists, f"{lists[:1]} is a list; expected an array, as np.array(ids) returns")
+    if lists:
+        raise InputError(f"{lists[:1]} is a list; expected an array, as np.array(ids) returns")
     shapes = {name: _shape(inputs[name]) for name in inputs.keys() & _TOKEN_FEATURES}
     shape = shapes["input_ids"]
     if not shape:
         return
-    found = f"input_ids has the shape {shape}"
-    check(len(shape) > 1, f"{found}; expected two dimensions: texts, tokens")
+    if len(shape) < 2:
+        raise InputError(f"input_ids has the shape {shape}; expected two dimensions: texts, tokens")
     for name, other in shapes.items():
         pairs = zip(shape, other, strict=False)
         is_equal = len(other) in (0, len(shape)) and all(a == b or None in (a, b) for a, b in pairs)
-        check(is_equal, f"{name} has the shape {other}; expected {shape}, that of input_ids")
-    if "position_ids" not in inputs and isinstance(shape[-1], int):
-        found = f"a sequence has {shape[-1]} tokens, but the encoder has {config.max_positions}"
-        remedy = "reduce max_length, or use an encoder with more positions"
-        check(shape[-1] <= config.max_positions, f"{found} positions; {remedy}")
+        if not is_equal:
+            raise InputError(f"{name} has the shape {other}, but input_ids {shape}")
+    length = shape[-1] if "position_ids" not in inputs and isinstance(shape[-1], int) else 0
+    if length > config.max_positions:
+        found = f"a sequence has {length} tokens, more than {config.max_positions} positions"
+        raise InputError(f"{found}; reduce max_length")
     ids = inputs["input_ids"]
     if isinstance(ids, np.ndarray) and ids.size:
-        check(ids.dtype.kind in "iu", f"input_ids are {ids.dtype}; expected whole numbers")
-        ends, most = (int(ids.min()), int(ids.max())), config.vocab_size - 1
-        odd = [each for each in ends if not 0 <= each <= most]
-        check(not odd, f"input_ids has {odd[:1]}; expected 0 to {most}, the ids of the vocabulary")
+        _check_ids(ids, config.vocab_size)
+
+
+def _check_ids(ids: np.ndarray, vocab_size: int) -> None:
+    if ids.dtype.kind not in "iu":
+        raise InputError(f"input_ids are {ids.dtype}; expected whole numbers")
+    for each in (int(ids.min()), int(ids.max())):
+        if not 0 <= each < vocab_size:
+            raise InputError(f"input_ids has {each}; expected 0 to {vocab_size - 1}")
 
 
 def _shape(array: Any) -> tuple:
@@ -124,6 +134,8 @@ def _shape(array: Any) -> tuple:
 def named_inputs(inputs: Mapping) -> dict:
     """Returns inputs under our names; without masks, all positions are tokens of segment 0."""
     named = {_ALIASES.get(name, name): array for name, array in inputs.items()}
+    if len(named) < len(inputs):
+        raise InputError(f"the inputs are {', '.join(inputs)}, of which two are the same")
     if "input_mask" not in named:
         named["input_mask"] = keras.ops.ones_like(named["input_ids"], dtype="int32")
     if "segment_ids" not in named:
@@ -140,18 +152,15 @@ class Pretrained(ConfiguredModel):
     The attributes `metadata`, `tokenizer` and `load_report` are None if the model was not loaded.
     """
 
-    stored_as: str  # name of the class in checkpoints, also of its subclasses
-    heads: tuple[str, ...] = ()  # attributes of the heads, and first part of their weight names
-    is_labelled = False  # whether the model has one output for each of its labels
-    reads_pooled_output = False  # whether a head reads it; otherwise a pooler is not trained
+    kind: type[Kind]
     metadata: ModelMetadata | None = None  # metadata of the checkpoint
     tokenizer: "TextTokenizer | None" = None  # None also if the checkpoint has no vocabulary
     load_report: "LoadReport | None" = None
 
     @functools.wraps(keras.Model.fit)
     def fit(self, x=None, *args, **kwargs):
-        remedy = "use a model with labels, such as BertClassifier"
-        check(not is_text(x), f"{self.stored_as} learns nothing from texts alone; {remedy}")
+        if is_text(x):
+            raise InputError(f"{self.kind.model} does not learn from texts; use a BertClassifier")
         return super().fit(x, *args, **kwargs)
 
     def __call__(self, inputs, *args, **kwargs):
@@ -159,7 +168,7 @@ class Pretrained(ConfiguredModel):
         return super().__call__(named_inputs(inputs), *args, **kwargs)
 
     @classmethod
-    @answers_typos
+    @suggest_keyword_names
     def from_pretrained(  # noqa: PLR0913 - public; each argument is optional
         cls,
         name_or_folder: str | os.PathLike,
@@ -216,32 +225,25 @@ class Pretrained(ConfiguredModel):
 
         check_count("max_length", max_length)
         new, ignore = _names("new", new), _names("ignore", ignore)
-        if num_labels is not None:
-            check(not labels, "labels and num_labels are both given; give one of them")
-            labels = num_labels
+        if num_labels is not None and labels:
+            raise InputError("labels and num_labels are both given; give one of them")
+        labels = labels if num_labels is None else num_labels
         known = [*inspect.signature(cls.from_pretrained).parameters]
         known += [each.name for each in dataclasses.fields(BertConfig)]
         for each in config_changes:
             check_argument(each, known, function="from_pretrained")
-        is_read = "pooling" not in config_changes or cls.stored_as != "BertSentenceEncoder"
-        found = "pooling is for the pooler"
-        check(is_read, f'{found}; give embedding=EmbeddingConfig(pooling=("cls",))')
+        if "pooling" in config_changes and cls.kind.model == "BertSentenceEncoder":
+            raise InputError('expected embedding=EmbeddingConfig(pooling=("cls",)), not pooling')
         is_number = isinstance(labels, (int, np.integer))
         check_count("labels", labels if is_number else None)
         labels = numbered_labels(int(labels)) if is_number else _names("labels", labels)
         checkpoint = open_checkpoint(
             name_or_folder, revision=revision, ignore=ignore, pad_vocabulary=pad_vocabulary
         )
-        metadata = metadata_for(
-            cls,
-            checkpoint,
-            labels=labels,
-            new=new,
-            embedding=embedding,
-            config_changes=config_changes,
-        )
+        options = {"labels": labels, "new": new, "embedding": embedding}
+        metadata = metadata_for(cls, checkpoint, config_changes=config_changes, **options)
         metadata = dataclasses.replace(metadata, max_length=max_length or metadata.max_length)
-        missing = missing_parts(checkpoint, heads=cls.heads, metadata=metadata)
+        missing = missing_parts(checkpoint, heads=cls.kind.heads, metadata=metadata)
         if unasked := [part for part in missing if part not in new]:
             note = f"the weights of {' and '.join(unasked)} are random: train the model before use"
             checkpoint = dataclasses.replace(checkpoint, notes=(*checkpoint.notes, note))
@@ -271,19 +273,18 @@ class Pretrained(ConfiguredModel):
     @classmethod
     def from_metadata(cls, metadata: ModelMetadata, **options: Any) -> Self:
         """Builds the model that `metadata` describes; random weights use Keras' global seed."""
-        if cls.is_labelled:
-            check(metadata.labels, f"{cls.stored_as} has no labels; expected at least one")
+        if cls.kind.is_labelled:
             options["num_labels"] = len(metadata.labels)
         return cls(metadata.config, **options)
 
     def new_metadata(self) -> ModelMetadata:
         """Returns the metadata of a model that was not loaded from a checkpoint."""
         return ModelMetadata(
-            model=self.stored_as,
+            model=self.kind.model,
             config=self.config,
             lowercase=True,
             max_length=self.config.max_positions,
-            labels=numbered_labels(self.num_labels) if self.is_labelled else (),
+            labels=numbered_labels(self.num_labels) if self.kind.is_labelled else (),
         )
 
     def stored_metadata(
@@ -292,21 +293,16 @@ class Pretrained(ConfiguredModel):
         """Returns the metadata with which the model is saved with a tokenizer and labels."""
         metadata = self.metadata or self.new_metadata()
         if labels := _names("labels", labels):
-            number = len(metadata.labels)
-            found = f"labels has {counted(len(labels), 'name')}; expected {number}"
-            check(len(labels) == number, f"{found}, the number of labels of the head")
+            if len(labels) != len(metadata.labels):
+                found = f"labels has {counted(len(labels), 'name')}"
+                raise InputError(f"{found}; the head has {len(metadata.labels)}")
             metadata = dataclasses.replace(metadata, labels=labels)
         if tokenizer is None:
             return metadata
-        found = f"tokenizer is {quoted(tokenizer)}; expected one such as model.tokenizer"
-        check(hasattr(tokenizer, "vocabulary"), found)
-        return dataclasses.replace(
-            metadata,
-            lowercase=tokenizer.lowercase,
-            shortens_first=tokenizer.vocabulary.shortens_first,
-        )
+        options = {"shortens_first": tokenizer.vocabulary.shortens_first}
+        return dataclasses.replace(metadata, lowercase=tokenizer.lowercase, **options)
 
-    @answers_typos
+    @suggest_keyword_names
     def save_pretrained(
         self,
         path: str | os.PathLike,
@@ -323,33 +319,25 @@ class Pretrained(ConfiguredModel):
             format: "bert-keras", "google", "huggingface" or "sentence-transformers".
             tokenizer: The tokenizer to save; by default the tokenizer of the checkpoint.
             labels: Names of the labels; by default those of the checkpoint.
-            overwrite: Whether to replace a folder of this package after the new one is complete.
-
-        Returns:
-            The path of the folder.
+            overwrite: Whether to replace a folder that this method wrote as "bert-keras", after the
+                new one is complete.
         """
-        from bert_keras.checkpoints.pretrained import replaced_folder, save_model
+        from bert_keras.checkpoints.pretrained import save_model
 
         if not self.built:
             self.build()
         tokenizer = tokenizer or self.tokenizer
         metadata = self.stored_metadata(tokenizer, labels=labels)
         vocabulary = None if tokenizer is None else tokenizer.vocabulary
-        replaces = overwrite and Path(path).exists()
-        if not replaces:
+        if not overwrite:
             refuse_existing(path, remedy="pass overwrite=True")
-        with replaced_folder(path) if replaces else contextlib.nullcontext(path) as folder:
-            notes = save_model(
-                self, folder, metadata=metadata, vocabulary=vocabulary, format=format
-            )
-        for note in notes:
-            say("note", note)
+        options = {"format": format, "overwrite": overwrite}
+        for note in save_model(self, path, metadata=metadata, vocabulary=vocabulary, **options):
+            print_field("note", note)
         return Path(path)
 
     def save(self, filepath, *args, **kwargs):
         """Writes a .keras file as `keras.Model.save` does, with the tokenizer and the metadata."""
-        is_file = os.fspath(filepath).endswith((".keras", ".h5"))
-        check(is_file, f"{filepath} does not end in .keras; save_pretrained writes a folder")
         self.get_config()  # raises InputError before Keras creates the file
         super().save(filepath, *args, **kwargs)
 
@@ -372,15 +360,13 @@ class Pretrained(ConfiguredModel):
     def export(self, path: str | os.PathLike, **options: Any) -> Path:
         """Writes the model as a SavedModel that takes texts, as `bert_keras.export` does.
 
-        This replaces `keras.Model.export`, whose SavedModel takes token ids.
+        This replaces `keras.Model.export`, whose SavedModel takes token ids. For other formats use
+        `keras.Model(inputs, model(inputs)).export(path, format=...)`.
 
         Args:
             path: The version folder, saved_models/NAME/VERSION, which must not exist yet.
-            **options: Keyword arguments of `bert_keras.export`, such as `labels` and `max_length`,
-                and `tokenizer` for a model that was not loaded with its vocabulary.
-
-        Returns:
-            The path of the folder.
+            **options: `labels`, `max_length`, `num_texts`, and `tokenizer` for a model that was not
+                loaded with its vocabulary; see `bert_keras.export`, which also writes variants.
 
         Example:
 
@@ -389,53 +375,23 @@ class Pretrained(ConfiguredModel):
         model.export("saved_models/films/1")
         ```
         """
-        from bert_keras.exporting.export import export
+        from bert_keras.exporting.export import plan_of_model, write_saved_model
 
-        found = "export writes a SavedModel that takes texts; for other formats use Keras"
-        expected = "keras.Model(inputs, model(inputs)).export(path, format=...)"
-        check("format" not in options, f"{found}: {expected}")
-        return export(self, path, **options)
+        return write_saved_model(self, plan_of_model(self, path, **options), path)
 
 
-def _frozen(model: keras.Model, path: str = ".") -> list[str]:
-    """Returns the paths of the layers that are not trained, "." for the model itself."""
-    if not model.trainable:
-        return [path]
-    frozen = []
-    for layer in model.layers:
-        inner = f"{path}/{layer.name}"
-        if isinstance(layer, keras.Model):
-            frozen += _frozen(layer, inner)
-        elif not layer.trainable:
-            frozen.append(inner)
-    return frozen
-
-
-def _freeze(model: keras.Model, frozen: Collection[str], path: str = ".") -> None:
-    model.trainable = path not in frozen  # also that of its layers
-    for layer in model.layers if model.trainable else ():
-        inner = f"{path}/{layer.name}"
-        if isinstance(layer, keras.Model):
-            _freeze(layer, frozen, inner)
-        else:
-            layer.trainable = inner not in frozen
-
-
-def named_weights(model: keras.Model) -> dict[str, keras.Variable]:
-    """Returns every weight by its public name, such as `encoder/layer_0/attention/query/kernel`.
-
-    The names do not change between releases, because checkpoints store them.
-    """
-    prefix = f"{model.path or model.name}/"  # the path states where another model or scope built it
-    part = "encoder/" if getattr(model, "stored_as", "") == "BertEncoder" else ""
-    return {part + weight.path.removeprefix(prefix): weight for weight in model.weights}
+def _layers(layer: keras.Layer, path: str = ".") -> Iterator[tuple[str, keras.Layer]]:
+    """Yields a layer and the layers of trained models in it, each after its model, with paths."""
+    yield path, layer
+    if isinstance(layer, keras.Model) and layer.trainable:
+        for inner in layer.layers:
+            yield from _layers(inner, f"{path}/{inner.name}")
 
 
 def _names(argument: str, names: Collection[str]) -> tuple[str, ...]:
-    found = f"{argument} is {'the text ' * isinstance(names, str)}{quoted(names)}; expected a list"
-    is_listed = isinstance(names, Iterable) and not isinstance(names, (str, Mapping))
-    check(is_listed, f"{found} of names")
-    check(argument != "labels" or not isinstance(names, Set), f"{found}, whose order gives the ids")
-    odd = [each for each in names if not isinstance(each, str)]
-    check(not odd, f"{argument} has {odd[:1]}; expected texts: {quoted([*map(str, names)])}")
+    # The order of labels gives their ids, which a set does not have.
+    refused = (str, Mapping, Set) if argument == "labels" else (str, Mapping)
+    is_listed = isinstance(names, Iterable) and not isinstance(names, refused)
+    if not is_listed or not all(isinstance(each, str) for each in names):
+        raise InputError(f"{argument} is {quoted(names)}; expected a list of names")
     return tuple(map(str, names))

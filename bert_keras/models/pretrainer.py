@@ -1,27 +1,27 @@
-"""Defines the pretraining models: a masked-LM head, with or without a next-sentence head."""
+"""The pretraining models: a masked-LM head, with or without a next-sentence head."""
+
+from typing import Any
 
 import keras
 import numpy as np
 from keras import ops
 
 from bert_keras.config import BertConfig
-from bert_keras.data.preprocessor import columns_of, is_text
-from bert_keras.errors import InputError, check, quoted
+from bert_keras.errors import InputError, quoted
+from bert_keras.kinds.masked_lm import MaskedLM, Pretraining, masked_tokens
 from bert_keras.layers.heads import ClassificationHead, MaskedLMHead
 from bert_keras.layers.primitives import states_at
 from bert_keras.models.task_models import TaskModel
-from bert_keras.text.encode import checked_columns, encode_masked
-
-NUM_TOKENS = 5  # that `predict` returns for each [MASK]
+from bert_keras.text.columns import checked_columns, columns_of, is_text
+from bert_keras.text.packing import encode_masked
 
 
 class MaskedLMModel(TaskModel):
     """The base class of the models with a masked-LM head."""
 
-    def masked_lm_head(self) -> MaskedLMHead:
-        """Builds the head that the configuration describes."""
-        config = self.config
-        return self.head(
+    def __init__(self, config: BertConfig, **kwargs):
+        super().__init__(config, **kwargs)
+        self.masked_lm = self.head(
             MaskedLMHead,
             config.vocab_size,
             activation=config.masked_lm_activation or config.activation,
@@ -31,23 +31,28 @@ class MaskedLMModel(TaskModel):
             name="masked_lm",
         )
 
-    def predict(self, x, *args, **kwargs):
-        """Returns `tokens` and `probabilities` of each [MASK] of texts; other inputs as Keras."""
+    def call(self, inputs: dict, training: bool = False):
+        return self.logits(self.encoder(inputs, training=training), inputs, training=training)
+
+    def logits(self, encoded: dict, inputs: dict, training: bool = False) -> dict:
+        """Returns the logits for `encoded`, the outputs of the encoder for `inputs`."""
+        positions, table = inputs["masked_lm_positions"], self.encoder.token_table
+        return {"masked_lm": self.masked_lm(encoded["sequence_output"], positions, table)}
+
+    def predict(self, x: Any, *args, **kwargs):
+        """Returns `tokens` and `probabilities` of each [MASK] in texts, other inputs as Keras."""
         if not is_text(x):
             return super().predict(x, *args, **kwargs)
         if self.tokenizer is None:
-            raise InputError(f"this {self.stored_as} has no tokenizer to read texts")
+            raise InputError(f"this {self.kind.model} has no tokenizer to read texts")
         max_length, answers = self.stored_metadata(None).max_length, []
         (texts,), tokens = checked_columns(*columns_of(x)), self.tokenizer.vocabulary.tokens
         for text in texts:
-            check("[MASK]" in text, f"{quoted(text)} has no [MASK], the word to predict")
+            if "[MASK]" not in text:
+                raise InputError(f"{quoted(text)} has no [MASK], the word to predict")
             inputs = encode_masked(self.tokenizer, [text], max_length=max_length)
-            logits_PV = self(inputs, training=False)["masked_lm"][0, :, : len(tokens)]
-            probabilities_PV = np.asarray(ops.softmax(ops.cast(logits_PV, "float32")))
-            ids_PK = np.argsort(-probabilities_PV)[:, :NUM_TOKENS]
-            best_PK = np.take_along_axis(probabilities_PV, ids_PK, axis=1)
-            names = [[tokens[each] for each in ids] for ids in ids_PK]
-            answers.append({"tokens": names, "probabilities": best_PK.tolist()})
+            logits_PV = self(inputs, training=False)["masked_lm"][0]
+            answers.append(masked_tokens(np.asarray(ops.cast(logits_PV, "float32")), tokens))
         return answers
 
 
@@ -76,29 +81,19 @@ class BertMaskedLM(MaskedLMModel):
     ```
     """
 
-    stored_as = "BertMaskedLM"
-    heads = ("masked_lm",)
+    kind = MaskedLM
 
     def __init__(self, config: BertConfig, *, name: str = "masked_lm_model", **kwargs):
         super().__init__(config, name=name, **kwargs)
-        self.masked_lm = self.masked_lm_head()
         self.build()
-
-    def call(self, inputs, training=False):
-        return self.logits(self.encoder(inputs, training=training), inputs, training=training)
-
-    def logits(self, encoded, inputs, training=False):
-        """Returns the logits for `encoded`, the outputs of the encoder for `inputs`."""
-        positions, table = inputs["masked_lm_positions"], self.encoder.token_table
-        return {"masked_lm": self.masked_lm(encoded["sequence_output"], positions, table)}
 
 
 @keras.saving.register_keras_serializable(package="bert_keras")
 class BertPretrainer(MaskedLMModel):
     """The encoder with the heads of pretraining: masked LM and next sentence.
 
-    Source: Devlin et al. 2018, section 3.1. A causal configuration raises an InputError, because
-    its `[CLS]` attends only to itself; use `BertMaskedLM` instead.
+    Source: Devlin et al. 2018, section 3.1. The configuration must not be causal, because its
+    `[CLS]` would attend only to itself.
 
     Args:
         config: The hyperparameters of the encoder.
@@ -106,13 +101,13 @@ class BertPretrainer(MaskedLMModel):
 
     Call arguments:
         inputs: The arrays that `BertEncoder` takes, and `masked_lm_positions` int [B, P]. If
-            several sequences share a row, also `next_sentence_positions` int [B, S], the positions
-            of their `[CLS]`.
+            several sequences share a row, also `next_sentence_positions` int [B, S], where their
+            `[CLS]` are.
 
     Returns:
         A dict: `masked_lm`, logits [B, P, V], and `next_sentence`, logits [B, 2] or, if several
-        sequences share a row, [B, S, 2]. Class 1 means that text B is a random one, as in the
-        training records.
+        sequences share a row, [B, S, 2]. Class 1 means that the second text is a random one, as in
+        the training records.
 
     Example:
 
@@ -121,36 +116,24 @@ class BertPretrainer(MaskedLMModel):
     ```
     """
 
-    stored_as = "BertPretrainer"
-    heads = ("masked_lm", "next_sentence")
-    reads_pooled_output = True
+    kind = Pretraining
 
     def __init__(self, config: BertConfig, *, name: str = "pretrainer", **kwargs):
-        found = "the [CLS] of a causal encoder attends only to itself"
-        check(not config.is_causal, f"{found}; pretrain a BertMaskedLM")
-        found = f"pooling is {config.pooling}"
-        check(config.pooling == "cls", f"{found}; expected cls, which predicts the next sentence")
+        if config.is_causal or config.pooling != "cls":
+            found = f"is_causal is {config.is_causal} and pooling is {config.pooling!r}"
+            raise InputError(f"{found}; next-sentence prediction needs False and 'cls'")
         super().__init__(config, name=name, **kwargs)
-        self.masked_lm = self.masked_lm_head()
         self.next_sentence = self.head(
             ClassificationHead, 2, dropout_rate=0.0, name="next_sentence"
         )
         self.build()
 
-    def call(self, inputs, training=False):
-        return self.logits(self.encoder(inputs, training=training), inputs, training=training)
-
-    def logits(self, encoded, inputs, training=False):
-        """Returns the logits for `encoded`, the outputs of the encoder for `inputs`."""
-        hidden_BTD, table = encoded["sequence_output"], self.encoder.token_table
+    def logits(self, encoded: dict, inputs: dict, training: bool = False) -> dict:
         if "next_sentence_positions" in inputs:
             positions = inputs["next_sentence_positions"]
-            pooled_XD = self.encoder.pooler(states_at(hidden_BTD, positions))
+            pooled_XD = self.encoder.pooler(states_at(encoded["sequence_output"], positions))
             labels_X2 = self.next_sentence(pooled_XD, training=training)
             next_sentence = ops.reshape(labels_X2, (-1, ops.shape(positions)[1], 2))
         else:
             next_sentence = self.next_sentence(encoded["pooled_output"], training=training)
-        return {
-            "masked_lm": self.masked_lm(hidden_BTD, inputs["masked_lm_positions"], table),
-            "next_sentence": next_sentence,
-        }
+        return super().logits(encoded, inputs) | {"next_sentence": next_sentence}

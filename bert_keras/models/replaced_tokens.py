@@ -1,13 +1,13 @@
-"""Defines the models of ELECTRA: the discriminator, and both with the generator in pretraining."""
+"""The models of ELECTRA: a discriminator, and its pretraining model with a generator."""
 
 import dataclasses
-from typing import Any
 
 import keras
 from keras import ops
 
 from bert_keras.config import BertConfig, ModelMetadata
-from bert_keras.errors import check
+from bert_keras.kinds.masked_lm import Discriminator, ReplacedTokens
+from bert_keras.layers import Tensor
 from bert_keras.layers.embeddings import SharedEmbeddings
 from bert_keras.layers.heads import ReplacedTokenHead
 from bert_keras.models.pretrainer import BertMaskedLM
@@ -35,8 +35,7 @@ class BertDiscriminator(TaskModel):
     ```
     """
 
-    stored_as = "BertDiscriminator"
-    heads = ("replaced_token",)
+    kind = Discriminator
 
     def __init__(self, config: BertConfig, *, name: str = "discriminator", **kwargs):
         super().__init__(config, name=name, **kwargs)
@@ -45,7 +44,7 @@ class BertDiscriminator(TaskModel):
         )
         self.build()
 
-    def call(self, inputs, training=False):
+    def call(self, inputs: dict, training: bool = False):
         hidden_BTD = self.encoder(inputs, training=training)["sequence_output"]
         return {"replaced_token": self.replaced_token(hidden_BTD)}
 
@@ -54,14 +53,13 @@ class BertDiscriminator(TaskModel):
 class BertReplacedTokenPretrainer(TaskModel):
     """A generator that replaces masked tokens, and a discriminator that detects them.
 
-    The generator is a smaller BertMaskedLM. It predicts the masked tokens, and each of them is
-    replaced by a token that is drawn from its predictions. The discriminator, which is a
-    BertDiscriminator, predicts which tokens of the result are not the original ones. Both share
-    the tables and the LayerNorm of the embeddings. No gradient flows through the drawn tokens.
-    Source: Clark et al. 2020 and its code.
+    The generator, a smaller BertMaskedLM, predicts the masked tokens, and a token that is drawn
+    from its predictions replaces each of them. The discriminator, a BertDiscriminator, predicts
+    which tokens are not the original tokens. Both share the tables and the LayerNorm of the
+    embeddings. No gradient flows through the drawn tokens. Source: Clark et al. 2020 and its code.
 
     Args:
-        config: The hyperparameters of the encoder of the discriminator.
+        config: The hyperparameters of the discriminator's encoder.
         generator_size: The size of the generator relative to the discriminator; see
             `generator_config`.
         name: The name of the Keras model.
@@ -74,7 +72,7 @@ class BertReplacedTokenPretrainer(TaskModel):
     Returns:
         A dict: `masked_lm`, logits [B, P, V] of the generator, and `replaced_token` [B, T, 2]. Its
         first column is the logit that a token was replaced, and the second is 1 for a token that
-        is not the original one, else 0.
+        differs from the original token, else 0.
 
     Example:
 
@@ -83,8 +81,7 @@ class BertReplacedTokenPretrainer(TaskModel):
     ```
     """
 
-    stored_as = "BertReplacedTokenPretrainer"
-    heads = ("replaced_token", "generator")
+    kind = ReplacedTokens
     arguments = ("generator_size",)
 
     def __init__(
@@ -102,7 +99,7 @@ class BertReplacedTokenPretrainer(TaskModel):
         )
         self.build()
 
-    def build(self, input_shape=None):
+    def build(self, input_shape: tuple | None = None):
         self.encoder.build()
         self.replaced_token.build((None, None, self.config.hidden_size))
         config, dtype = generator_config(self.config, self.generator_size), self.dtype_policy
@@ -116,7 +113,7 @@ class BertReplacedTokenPretrainer(TaskModel):
     def encoders(self):
         return [self.encoder, self.generator.encoder]
 
-    def call(self, inputs, training=False):
+    def call(self, inputs: dict, training: bool = False):
         logits_BPV = self.generator(inputs, training=training)["masked_lm"]
         ids_BP = drawn_ids(logits_BPV, inputs["sampling_draws"])
         length = ops.shape(inputs["input_ids"])[1]
@@ -144,18 +141,15 @@ class BertReplacedTokenPretrainer(TaskModel):
 
 
 def generator_size(metadata: ModelMetadata) -> float:
-    """Returns the size of the generator that the metadata of a replaced-token model state."""
-    size: Any = metadata.task.get("generator_size")
-    is_valid = isinstance(size, int | float) and 0 < size <= 1
-    check(is_valid, f"generator_size is {size!r}; expected a number above 0, up to 1")
-    return size
+    """Returns the size of the generator in the metadata of a replaced-token model."""
+    return metadata.task["generator_size"]
 
 
 def generator_config(config: BertConfig, size: float) -> BertConfig:
     """Returns the configuration of a generator (Clark et al. 2020, section 3.2 and table 6).
 
-    It has the layers, the embeddings and the head size of its discriminator, and the fraction
-    `size` of its attention heads, at least one, of its hidden size and of its intermediate size.
+    It has as many layers and the same embeddings and head size as its discriminator, and the
+    fraction `size` of its attention heads, at least one, of its hidden size and intermediate size.
     """
     num_heads = max(1, round(size * config.num_heads))
     hidden_size = config.hidden_size // config.num_heads * num_heads
@@ -170,11 +164,11 @@ def generator_config(config: BertConfig, size: float) -> BertConfig:
     )
 
 
-def drawn_ids(logits_BPV, draws_BP):
+def drawn_ids(logits_BPV: Tensor, draws_BP: Tensor):
     """Draws one token for each position from the distribution softmax(logits).
 
-    It is the token at which the cumulative probability exceeds (draw + 1/2) / 2^24, so that equal
-    logits and draws, uniform integers below 2^24, give equal tokens in every batch and device.
+    It is the token at which the cumulative probability exceeds (draw + 1/2) / 2^24. So equal logits
+    and draws, uniform integers below 2^24, give equal tokens in every batch and on every device.
     """
     probabilities_BPV = ops.softmax(ops.cast(ops.stop_gradient(logits_BPV), "float32"))
     cumulative_BPV = ops.cumsum(probabilities_BPV, axis=-1)

@@ -10,15 +10,15 @@ from keras import ops
 from tqdm import tqdm
 
 from bert_keras.config import BertConfig, EmbeddingConfig, ModelMetadata
-from bert_keras.data.buckets import longest_first_batches
-from bert_keras.data.preprocessor import GroupPreprocessor
-from bert_keras.data.schema import SEQUENCE_FEATURES
+from bert_keras.data.encoded import longest_first_batches
+from bert_keras.data.record_file import SEQUENCE_FEATURES
 from bert_keras.distribution.forward import compiled
-from bert_keras.errors import InputError, answers_typos, check, check_count
+from bert_keras.errors import InputError, check_count, suggest_keyword_names
+from bert_keras.kinds.embedder import Embedder
 from bert_keras.layers.sentence import SentenceHead
 from bert_keras.models.task_models import TaskModel, flat_rows
 from bert_keras.models.text_inputs import TextInputs
-from bert_keras.text.encode import checked_columns
+from bert_keras.text.columns import checked_columns
 
 _DEFAULT = EmbeddingConfig()
 CHUNK_SIZE = 8_192  # texts that `encode` tokenizes together and sorts by length
@@ -56,8 +56,7 @@ class BertSentenceEncoder(TextInputs, TaskModel):
     ```
     """
 
-    stored_as = "BertSentenceEncoder"
-    preprocessor_class = GroupPreprocessor
+    kind = Embedder
 
     def __init__(
         self,
@@ -95,7 +94,7 @@ class BertSentenceEncoder(TextInputs, TaskModel):
         num_texts = ops.shape(inputs["input_ids"])[1]
         return ops.reshape(vectors_XE, (-1, num_texts, self.embedding_size))
 
-    @answers_typos
+    @suggest_keyword_names
     def encode(
         self,
         texts: Sequence[str],
@@ -122,9 +121,6 @@ class BertSentenceEncoder(TextInputs, TaskModel):
 
         Returns:
             Float32 [N, E], or [N, dimensions], in the order of `texts`.
-
-        Raises:
-            InputError: The model has no tokenizer, or an argument is invalid.
         """
         if (preprocessor := self.preprocessor) is None:
             raise InputError("this BertSentenceEncoder has no tokenizer; set model.tokenizer")
@@ -132,8 +128,8 @@ class BertSentenceEncoder(TextInputs, TaskModel):
         check_count("batch_size", batch_size)
         check_count("dimensions", dimensions)
         size = self.embedding_size
-        is_possible = dimensions is None or dimensions <= size
-        check(is_possible, f"dimensions is {dimensions}; expected 1 to {size}")
+        if dimensions is not None and dimensions > size:
+            raise InputError(f"dimensions is {dimensions}; expected 1 to {size}")
         prompt = self.embedding.prompt(prompt, name=prompt_name)
         forward, vectors_NE = self._forward, np.empty((len(texts), size), np.float32)
         is_silent = len(texts) <= NUM_SILENT
@@ -145,25 +141,23 @@ class BertSentenceEncoder(TextInputs, TaskModel):
                     (inputs,) = encoded.batch(rows)
                     vectors_NE[start + rows] = forward(inputs)
                     bar.update(len(rows))
-        return vectors_NE if dimensions is None else self._shortened(vectors_NE, dimensions)
+        if dimensions is None:
+            return vectors_NE
+        vectors_NE = np.ascontiguousarray(vectors_NE[:, :dimensions])
+        if self.embedding.is_normalized:
+            lengths_N1 = np.linalg.norm(vectors_NE, axis=1, keepdims=True)
+            vectors_NE /= np.maximum(lengths_N1, np.finfo(np.float32).tiny)
+        return vectors_NE
 
     @cached_property
     def _forward(self) -> Callable:
         return compiled(partial(self, training=False), self, names=SEQUENCE_FEATURES)
-
-    def _shortened(self, vectors_NE: np.ndarray, dimensions: int) -> np.ndarray:
-        vectors_NE = vectors_NE[:, :dimensions]
-        if not self.embedding.is_normalized:
-            return np.ascontiguousarray(vectors_NE)
-        lengths_N1 = np.linalg.norm(vectors_NE, axis=1, keepdims=True)
-        return vectors_NE / np.maximum(lengths_N1, np.finfo(np.float32).tiny)
 
     @classmethod
     def from_metadata(cls, metadata: ModelMetadata, **options):
         return super().from_metadata(metadata, embedding=metadata.embedding or _DEFAULT, **options)
 
     def new_metadata(self) -> ModelMetadata:
-        """Returns the metadata of a model that was not loaded from a checkpoint."""
         return dataclasses.replace(super().new_metadata(), embedding=self.embedding)
 
     def get_config(self):

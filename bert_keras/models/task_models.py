@@ -7,9 +7,12 @@ import keras
 from keras import ops
 
 from bert_keras.config import BertConfig, ModelMetadata
-from bert_keras.data.preprocessor import ChoicePreprocessor
 from bert_keras.distribution.model import GlobalBatchModel
-from bert_keras.errors import check
+from bert_keras.errors import InputError
+from bert_keras.kinds.choice import Choice
+from bert_keras.kinds.classifier import Classifier
+from bert_keras.kinds.span import Span
+from bert_keras.kinds.tagger import Tagger
 from bert_keras.layers.embeddings import SharedEmbeddings
 from bert_keras.layers.heads import ClassificationHead, SpanHead, TokenLabelsHead
 from bert_keras.models.encoder import BertEncoder
@@ -22,26 +25,20 @@ Head = TypeVar("Head", bound=keras.layers.Layer)
 class TaskModel(GlobalBatchModel, Pretrained):
     """The base class of models that consist of an encoder and heads.
 
-    A subclass defines `call`, one attribute for each name in `heads` and the other attributes of
-    `Pretrained`. Its constructor ends with `self.build()`. A subclass of a subclass adds layers in
-    `build`: it creates and builds them before `super().build()`. A pooler that no head reads is not
-    trained.
-
-    Args:
-        config: The hyperparameters of the encoder.
-        embeddings: The embeddings of the encoder, if they are those of another one.
-        **kwargs: Arguments of `keras.Model`, such as `name` and `dtype`.
+    A subclass defines `call`, one attribute for each name in `kind.heads` and the other attributes
+    of `Pretrained`. Its constructor ends with `self.build()`. A subclass of a subclass adds layers
+    in `build`: it creates and builds them before `super().build()`. A pooler that no head reads is
+    not trained. `embeddings` belong to another encoder, which shares them with this one.
     """
 
     def __init__(self, config: BertConfig, *, embeddings: SharedEmbeddings | None = None, **kwargs):
         super().__init__(**kwargs)
-        reason = f"{self.stored_as} reads the pooled output"
-        has_output = config.has_pooler or not self.reads_pooled_output
-        check(has_output, f"has_pooler is False; expected True, because {reason}")
+        if self.kind.reads_pooled_output and not config.has_pooler:
+            raise InputError(f"has_pooler is False, but {self.kind.model} reads the pooled output")
         self.config = config
         self.encoder = BertEncoder(config, embeddings=embeddings, dtype=self.dtype_policy)
         if self.encoder.pooler is not None:
-            self.encoder.pooler.trainable = self.reads_pooled_output
+            self.encoder.pooler.trainable = self.kind.reads_pooled_output
 
     @property
     def encoders(self) -> list[BertEncoder]:
@@ -63,7 +60,7 @@ class TaskModel(GlobalBatchModel, Pretrained):
 
     def build(self, input_shape=None):
         self.encoder.build()
-        for name in self.heads:
+        for name in self.kind.heads:
             # The masked-LM head uses the token embedding table as its decoder.
             table = (None, self.encoder.token_table.shape) if name == "masked_lm" else ()
             getattr(self, name).build((None, None, self.config.hidden_size), *table)
@@ -104,10 +101,7 @@ class BertClassifier(TextInputs, TaskModel):
     ```
     """
 
-    stored_as = "BertClassifier"
-    heads = ("classification",)
-    is_labelled = True
-    reads_pooled_output = True
+    kind = Classifier
     arguments = ("num_labels", "dropout_rate")
 
     def __init__(
@@ -141,8 +135,8 @@ class BertClassifier(TextInputs, TaskModel):
     def from_metadata(cls, metadata: ModelMetadata, **options):
         """Builds the model; refuses one that 0.2.0 fine-tuned on windows of long texts."""
         long_texts = metadata.task.get("long_texts")
-        found = f"the model reads windows of long texts, long_texts={long_texts}, as 0.2.0 did"
-        check(long_texts not in ("mean", "max"), f"{found}; fine-tune it again")
+        if long_texts in ("mean", "max"):
+            raise InputError(f"long_texts={long_texts} was removed; fine-tune the model again")
         return super().from_metadata(metadata, **options)
 
 
@@ -174,11 +168,8 @@ class BertMultipleChoice(TextInputs, TaskModel):
     ```
     """
 
-    stored_as = "BertMultipleChoice"
-    heads = ("multiple_choice",)
-    reads_pooled_output = True
+    kind = Choice
     arguments = ("dropout_rate",)
-    preprocessor_class = ChoicePreprocessor
 
     def __init__(
         self,
@@ -197,8 +188,8 @@ class BertMultipleChoice(TextInputs, TaskModel):
 
     def call(self, inputs, training=False):
         shape = tuple(inputs["input_ids"].shape)
-        expected = "three dimensions: examples, choices, tokens"
-        check(len(shape) == 3, f"input_ids has the shape {shape}; expected {expected}")
+        if len(shape) != 3:
+            raise InputError(f"input_ids has the shape {shape}; expected examples, choices, tokens")
         choices = ops.shape(inputs["input_ids"])[1]
         pooled_XD = self.encoder(flat_rows(inputs), training=training)["pooled_output"]
         return ops.reshape(self.multiple_choice(pooled_XD, training=training), (-1, choices))
@@ -234,9 +225,7 @@ class BertTokenClassifier(TextInputs, TaskModel):
     ```
     """
 
-    stored_as = "BertTokenClassifier"
-    heads = ("token_labels",)
-    is_labelled = True
+    kind = Tagger
     arguments = ("num_labels", "dropout_rate")
 
     def __init__(
@@ -290,8 +279,7 @@ class BertQuestionAnswering(TextInputs, TaskModel):
     ```
     """
 
-    stored_as = "BertQuestionAnswering"
-    heads = ("span",)
+    kind = Span
 
     def __init__(self, config: BertConfig, *, name: str = "question_answering", **kwargs):
         super().__init__(config, name=name, **kwargs)

@@ -1,62 +1,59 @@
 """Lets `fit`, `evaluate` and `predict` of a model take texts."""
 
 import dataclasses
-import functools
 import inspect
-import itertools
 import warnings
 from collections.abc import Mapping, Sequence
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import keras
 import numpy as np
 
-from bert_keras.config import FINE_TUNING, warn_high_rate
-from bert_keras.data.batches import Batches, batches_of
-from bert_keras.data.buckets import length_grouped_batches, longest_first_batches
-from bert_keras.data.encoded import Encoded, EncodedTexts, say_cut
-from bert_keras.data.preprocessor import Preprocessor, columns_of, is_text
+from bert_keras.config import FINE_TUNING, WARMUP_RATIO, default_recipe, warn_high_rate
+from bert_keras.data.encoded import Encoded, longest_first_batches, say_cut
+from bert_keras.data.preprocessor import Preprocessor
 from bert_keras.errors import (
     InputError,
-    answers_typos,
-    check,
     check_argument,
     check_count,
+    counted,
+    print_field,
     quoted,
-    say,
+    suggest_keyword_names,
 )
+from bert_keras.kinds.kind import Kind
 from bert_keras.models.pretrained import Pretrained, check_inputs
-
-if TYPE_CHECKING:
-    from bert_keras.downstream.columns import TextColumns
+from bert_keras.models.text_rows import (
+    NO_TEXTS,
+    as_list,
+    check_loss,
+    divided,
+    ordered_batches,
+    refuse_pair,
+    text_rows,
+    training_batches,
+    weights_by_id,
+)
+from bert_keras.text.columns import columns_of, is_text
+from bert_keras.training.optimizer import BertAdamW, LinearWarmupDecay
 
 _BATCH_SIZE = FINE_TUNING["paper"]["batch_size"]
 _DEFAULT = "bert_adamw_of_fit"  # the optimizer that `fit` makes, with a schedule of its steps
 _NUMBER = (int, float, np.floating)
-_EMPTY = "the texts are an empty list; expected at least one"
 
 
 class TextInputs(Pretrained):
     """The base class of models whose `fit`, `evaluate` and `predict` also take texts."""
 
-    preprocessor_class: type[Preprocessor] = Preprocessor
-
     @property
     def preprocessor(self) -> Preprocessor | None:
-        """Converts texts to the inputs of the model; `save_pretrained` saves an assigned one.
-
-        It is None without a tokenizer.
-        """
+        """Converts texts to inputs of the model; None without a tokenizer."""
         if self.tokenizer is None:
             return None
-        max_length = self.stored_metadata(None).max_length
-        return self.preprocessor_class(self.tokenizer, max_length=max_length)
+        return self.kind(self.stored_metadata(None), self.tokenizer).preprocessor
 
     @preprocessor.setter
     def preprocessor(self, preprocessor: Preprocessor) -> None:
-        found = f"preprocessor is a {type(preprocessor).__name__}"
-        is_preprocessor = isinstance(preprocessor, Preprocessor)
-        check(is_preprocessor, f"{found}; expected Preprocessor(tokenizer, max_length=128)")
         metadata = self.stored_metadata(preprocessor.tokenizer)
         self.metadata = dataclasses.replace(metadata, max_length=preprocessor.max_length)
         self.tokenizer = preprocessor.tokenizer
@@ -66,24 +63,16 @@ class TextInputs(Pretrained):
         """The names of the labels, in the order of the logits; () for a model without labels."""
         return (self.metadata or self.new_metadata()).labels
 
-    @property
-    def is_compiled_by_fit(self) -> bool:
-        """Whether `fit` or `evaluate` has chosen the optimizer and the loss."""
-        return self.compiled and self.optimizer.name == _DEFAULT
-
     def compile(self, optimizer="rmsprop", loss=None, *args, **kwargs):
         """Configures the training as `keras.Model.compile`; warns of losses of probabilities."""
         for each in keras.tree.flatten(loss):
             is_named = isinstance(each, str) and each.lower().endswith("crossentropy")
             if is_named or getattr(each, "from_logits", True) is False:
-                warnings.warn(
-                    f"the loss {getattr(each, 'name', each)} expects probabilities, but this model "
-                    "returns logits; give the loss object with from_logits=True",
-                    stacklevel=2,
-                )
+                found = f"the loss {getattr(each, 'name', each)} expects probabilities"
+                warnings.warn(f"{found}; give a loss object with from_logits=True", stacklevel=2)
         super().compile(optimizer, loss, *args, **kwargs)
 
-    @answers_typos
+    @suggest_keyword_names
     def fit(  # noqa: PLR0913 - the arguments of keras.Model.fit in their order, then ours
         self,
         x=None,
@@ -113,15 +102,13 @@ class TextInputs(Pretrained):
         lose their ends, and a line on stderr counts them.
 
         Args:
-            x: N texts: a list, an array, a pandas column or a tensor of strings. A tuple of such
-                columns means texts that belong together, such as (firsts, seconds). A
-                `tf.data.Dataset` yields batches of texts and the numbers of their labels. Other
-                inputs reach Keras unchanged; PyDatasets and generators yield what
-                `preprocessor(texts)` returns.
-            y: The labels of N texts, as a list, an array or a pandas column. BertClassifier: names,
-                lists of names or numbers. BertTokenClassifier: a list of tags for each text.
-                BertQuestionAnswering: (first character, answer), or None. BertMultipleChoice: the
-                number of the right choice.
+            x: N texts: a list, an array, a pandas column or a tensor of strings, or a tuple of such
+                columns for texts that belong together, such as (firsts, seconds). Or a
+                `tf.data.Dataset` of batches of texts and the numbers of their labels, or other
+                inputs of Keras, such as arrays that `preprocessor(texts)` returns.
+            y: The labels of N texts. BertClassifier: names, lists of names or numbers.
+                BertTokenClassifier: a list of tags for each text. BertQuestionAnswering: (first
+                character, answer), or None. BertMultipleChoice: the number of the right choice.
             batch_size: Texts of a batch; by default 32.
             epochs: The epoch at which the training ends; 0 trains nothing.
             verbose: 0 prints nothing, 1 a progress bar, 2 a line for each epoch.
@@ -144,45 +131,54 @@ class TextInputs(Pretrained):
         Returns:
             The `History` of Keras. Its `history` is a dict of the values of each epoch: `loss`,
             metrics such as `accuracy` and, of the texts to score, `val_loss` and so on.
-
-        Raises:
-            InputError: A text, a label or an argument is not as expected.
         """
-        _check_counts(epochs=epochs, least=0)
-        _check_counts(batch_size=batch_size, validation_batch_size=validation_batch_size)
-        _check_counts(steps_per_epoch=steps_per_epoch, validation_steps=validation_steps)
+        check_count("epochs", epochs, least=0)
+        check_count("batch_size", batch_size)
+        check_count("validation_batch_size", validation_batch_size)
+        check_count("steps_per_epoch", steps_per_epoch)
+        check_count("validation_steps", validation_steps)
         _check_callbacks(callbacks)
-        _check_share(validation_split)
-        _check_rate(learning_rate)
-        _check_held_out(validation_data)
+        _check_rates(validation_split, learning_rate)
+        is_compiled_here = self.tokenizer is not None
+        if self.compiled:
+            is_compiled_here = self.optimizer.name == _DEFAULT
+        if learning_rate is not None and not is_compiled_here:
+            raise InputError("learning_rate is for a model without compile; set the optimizer's")
         size = batch_size or _BATCH_SIZE
         held_out_size = validation_batch_size or size
         parts: list[Encoded] = []  # of which the cut texts are counted
+
+        # Reading the texts and labels may raise an error, so the model changes only after it.
         if is_text(x):
+            kind = self._text_kind(y)
+            rows = text_rows(self, kind, x, y, sample_weight)
             share = validation_split if validation_data is None else 0.0
-            rows, learned, held_out = self._divided(x, y, sample_weight, share=share)
-            parts.append(rows)
-            batches = _training_batches(rows, learned, size, is_shuffled=shuffle)
+            num_texts = len(columns_of(x)[0])
+            learned, held_out = divided(rows, y, num_texts=num_texts, share=share)
+            batches = training_batches(rows, learned, size, is_shuffled=shuffle)
             steps_per_epoch = steps_per_epoch or -(-len(learned) // size)
-            data = {"x": batches.for_fit(), "shuffle": False}
-            data["class_weight"] = self._weights_by_id(class_weight)
+            weights = weights_by_id(kind, class_weight)
+            data = {"x": batches.for_fit(), "shuffle": False, "class_weight": weights}
             if len(held_out):
-                validation_data = _ordered_batches(rows, held_out, held_out_size).for_fit()
+                validation_data = ordered_batches(rows, held_out, held_out_size).for_fit()
+            parts.append(rows)
         else:
+            kind = None if self.tokenizer is None else self._text_kind()
             x, y = self._encoded(x, y)
             data = {"x": x, "y": y, "batch_size": batch_size, "shuffle": shuffle}
             data |= {"sample_weight": sample_weight, "class_weight": class_weight}
             data["validation_split"] = validation_split
         if validation_data is not None:
-            more, data["validation_data"] = self._validation(validation_data, held_out_size)
+            more, data["validation_data"] = self._validation(kind, validation_data, held_out_size)
             parts += more
-        if self._is_compiled_here(learning_rate):
+
+        if kind is not None and is_compiled_here:
             steps = (epochs - initial_epoch) * (steps_per_epoch or _num_batches(data["x"], size))
-            made = self._reader().compile(
-                num_steps=max(1, steps), name=_DEFAULT, learning_rate=learning_rate
-            )
-            say("compiled", made)
-        self._say_cut(parts)
+            print_field("compiled", self._compile(kind, max(1, steps), learning_rate))
+        if kind is not None:
+            if is_text(x):
+                self._keep_metadata(kind, x)
+            say_cut(*parts, max_length=kind.metadata.max_length)
         self._renew("train_function", data["x"])
         return super().fit(
             **data,
@@ -224,9 +220,6 @@ class TextInputs(Pretrained):
         Returns:
             The loss, a float, or if there are metrics a list of the loss and their values, floats.
             With `return_dict` a dict of the same by name, such as `loss` and `accuracy`.
-
-        Raises:
-            InputError: A text, a label or an argument is not as expected.
         """
         known = inspect.signature(self.evaluate).parameters
         for name in kwargs:
@@ -235,12 +228,13 @@ class TextInputs(Pretrained):
         check_count("batch_size", batch_size)
         _check_callbacks(callbacks)
         if is_text(x):
-            rows = self._rows(x, y, sample_weight)
-            self._say_cut([rows])
-            batches = _ordered_batches(rows, np.arange(len(rows)), batch_size or _BATCH_SIZE)
+            kind = self._text_kind()  # lists of names do not change the kind of labels here
+            rows = text_rows(self, kind, x, y, sample_weight)
+            say_cut(rows, max_length=kind.metadata.max_length)
+            batches = ordered_batches(rows, np.arange(len(rows)), batch_size or _BATCH_SIZE)
             data = {"x": batches.for_fit()}
             if not self.compiled:
-                self._reader().compile(num_steps=1, name=_DEFAULT)
+                self._compile(kind, 1)
         else:
             x, y = self._encoded(x, y)
             data = {"x": x, "y": y, "batch_size": batch_size, "sample_weight": sample_weight}
@@ -248,7 +242,7 @@ class TextInputs(Pretrained):
         options = {"steps": steps, "callbacks": callbacks, "return_dict": return_dict}
         return super().evaluate(**data, verbose=verbose, **options, **kwargs)
 
-    @answers_typos
+    @suggest_keyword_names
     def predict(
         self,
         x,
@@ -282,9 +276,6 @@ class TextInputs(Pretrained):
             - BertMultipleChoice: `choice`, int, from 0; `probabilities`, a float for each choice.
 
             BertSentenceEncoder returns embeddings, float32 [N, E], or [N, G, E] for G columns.
-
-        Raises:
-            InputError: A text or an argument is not as expected, or the model has no tokenizer.
         """
         check_count("batch_size", batch_size)
         _check_callbacks(callbacks)
@@ -294,20 +285,15 @@ class TextInputs(Pretrained):
             return super().predict(x, batch_size, verbose, steps, callbacks)
         size = batch_size or _BATCH_SIZE
         end = None if steps is None else steps * size
-        reader, columns = self._reader(), tuple(column[:end] for column in columns_of(x))
-        check(columns[0], _EMPTY)
-        rows = reader.encoded(columns)
-        self._say_cut([rows])
+        kind, columns = self._text_kind(), tuple(column[:end] for column in columns_of(x))
+        if not columns[0]:
+            raise InputError(NO_TEXTS)
+        rows = kind.encoded(columns)
+        say_cut(rows, max_length=kind.metadata.max_length)
         batches = longest_first_batches(rows.lengths, batch_size=size)
         outputs: list[Any] = [None] * len(rows)
-        calls = keras.callbacks.CallbackList(
-            callbacks,
-            add_progbar=verbose != 0,
-            model=self,
-            verbose=verbose,
-            epochs=1,
-            steps=len(batches),
-        )
+        shown = {"add_progbar": verbose != 0, "verbose": verbose, "epochs": 1}
+        calls = keras.callbacks.CallbackList(callbacks, model=self, steps=len(batches), **shown)
         calls.on_predict_begin()
         for step, numbers_B in enumerate(batches):
             calls.on_predict_batch_begin(step)
@@ -317,16 +303,18 @@ class TextInputs(Pretrained):
                 outputs[row] = keras.tree.map_structure(lambda each, i=index: each[i], arrays)
             calls.on_predict_batch_end(step, {"outputs": batch})
         calls.on_predict_end()
-        return reader.answers(columns, rows, outputs)
+        return kind.answers(columns, rows, outputs)
 
     def train_on_batch(
         self, x, y=None, sample_weight=None, class_weight=None, return_dict: bool = False
     ):
         """Trains on one batch as `keras.Model.train_on_batch` does; see `fit` for texts."""
-        if is_text(x):
-            class_weight = self._weights_by_id(class_weight)
-        x, y = self._encoded(x, y)
-        return super().train_on_batch(x, y, sample_weight, class_weight, return_dict)
+        kind = self._text_kind(y) if is_text(x) else None
+        inputs, y = self._encoded(x, y)
+        if kind is not None:
+            class_weight = weights_by_id(kind, class_weight)
+            self._keep_metadata(kind, x)
+        return super().train_on_batch(inputs, y, sample_weight, class_weight, return_dict)
 
     def test_on_batch(self, x, y=None, sample_weight=None, return_dict: bool = False):
         """Scores one batch as `keras.Model.test_on_batch` does; see `fit` for texts."""
@@ -339,8 +327,8 @@ class TextInputs(Pretrained):
         return super().predict_on_batch(x)
 
     def __call__(self, inputs, *args, **kwargs):
-        is_second = bool(args) and is_text(args[0])
-        check(not is_second, "two arguments are texts; pairs are one, model((firsts, seconds))")
+        if args and is_text(args[0]):
+            raise InputError("pass pairs of texts as one tuple: model((firsts, seconds))")
         return super().__call__(self._encoded(inputs)[0], *args, **kwargs)
 
     def _renew(self, function: str, x) -> None:
@@ -353,114 +341,89 @@ class TextInputs(Pretrained):
             setattr(self, function, None)
             ranks[function] = rank
 
-    def _reader(self) -> "TextColumns":
-        """Returns what reads the texts and labels of this kind of model."""
-        from bert_keras.downstream.columns import TEXT_COLUMNS
-
-        if self.tokenizer is None:
+    def _text_kind(self, labels: Any = None) -> Kind:
+        """Returns the kind of this model, which reads its texts and such labels."""
+        if (preprocessor := self.preprocessor) is None:
             raise InputError(
-                f"this {type(self).__name__} has no tokenizer, so it cannot take texts; set "
-                "model.preprocessor = Preprocessor(tokenizer, max_length=128), or give input_ids, "
-                "input_mask and segment_ids"
+                f"this {type(self).__name__} has no tokenizer for texts; set "
+                "model.preprocessor = Preprocessor(tokenizer, max_length=128), or give input_ids"
             )
-        return TEXT_COLUMNS[self.stored_as](self)
+        kind = self.kind(self.stored_metadata(preprocessor.tokenizer), preprocessor.tokenizer)
+        return kind if labels is None else kind.for_labels(as_list(labels))
 
-    def _rows(self, x, y=None, weights=None) -> Encoded:
-        """Returns the rows of texts with their labels and weights, if there are any."""
-        reader, columns = self._reader(), columns_of(x)
-        labels, weights, num_texts = _listed(y), _listed(weights), len(columns[0])
-        check(num_texts, _EMPTY)
-        for name, each in (("y", labels), ("sample_weight", weights)):
-            number = num_texts if each is None else len(each)
-            found = f"{name} is of length {number:,}, the texts of {num_texts:,}"
-            check(number == num_texts, f"{found}; expected one for each")
-        is_labelled = y is not None or not reader.has_labels or (self.compiled and not self.loss)
-        found = "y is None; expected the labels of the texts, as in fit(texts, labels)"
-        check(is_labelled, _pairs(columns[0][0]) or found)
-        rows = reader.encoded(columns, labels)
-        if weights is None:
-            return rows
-        if not isinstance(rows, EncodedTexts):
-            raise InputError(f"{type(self).__name__} takes no sample_weight for texts")
-        targets = np.zeros(num_texts) if rows.targets is None else rows.targets
-        return dataclasses.replace(rows, targets=targets, weights=np.asarray(weights, np.float32))
+    def _compile(self, kind: Kind, num_steps: int, rate: float | None = None) -> str:
+        """Compiles the model for the steps of a fit; returns a description of the optimizer."""
+        default = FINE_TUNING[default_recipe(self.config.hidden_size)]["learning_rate"]
+        rate = float(default if rate is None else rate)
+        num_warmup = int(WARMUP_RATIO * num_steps)
+        schedule = LinearWarmupDecay(rate, num_steps=num_steps, num_warmup_steps=num_warmup)
+        arguments = kind.compile_arguments()
+        self.compile(BertAdamW(schedule, name=_DEFAULT), **arguments)
+        start = f"{rate:g},"
+        if num_warmup:
+            start = f"rising to {rate:g} over {counted(num_warmup, 'step')}, then"
+        loss = keras.tree.flatten(arguments["loss"])[0].name
+        return f"BertAdamW, learning rate {start} falling to 0 at step {num_steps:,}; loss {loss}"
 
-    def _divided(self, x, y, weights, *, share: float) -> tuple[Encoded, np.ndarray, np.ndarray]:
-        """Returns the rows of texts, and which of them are learned and held out."""
-        columns, labels = columns_of(x), _listed(y)
-        rows = self._rows(columns, labels, weights)
-        if self.metadata and len(self.metadata.text_columns) not in (0, len(columns)):
-            self.metadata = dataclasses.replace(self.metadata, text_columns=())
-        is_held_out = _held_out(share, labels, num_texts=len(columns[0]))
-        check(not is_held_out.all(), f"validation_split={share} leaves no text to learn")
-        is_held_out = is_held_out[rows.examples]
-        return rows, np.flatnonzero(~is_held_out), np.flatnonzero(is_held_out)
+    def _keep_metadata(self, kind: Kind, x) -> None:
+        """Stores the kind of the labels and forgets the names of the columns if `x` has others."""
+        metadata = kind.metadata
+        if len(metadata.text_columns) not in (0, len(x) if isinstance(x, tuple) else 1):
+            metadata = dataclasses.replace(metadata, text_columns=())
+        if metadata != self.stored_metadata(self.tokenizer):
+            self.metadata = metadata
 
-    def _validation(self, data, size: int) -> tuple[list[Encoded], Any]:
+    def _validation(self, kind: Kind | None, data, size: int) -> tuple[list[Encoded], Any]:
         """Returns the rows of texts to score, and the data for Keras."""
-        is_set = not isinstance(data, (tuple, list))
-        if is_set or not is_text(data[0]):
-            inputs, _ = self._encoded(data if is_set else data[0])
-            return [], inputs if is_set else data
+        if not isinstance(data, (tuple, list, str)):
+            return [], self._encoded(data)[0]
+        if isinstance(data, str) or not 0 < len(data) < 4 or isinstance(data[0], str):
+            raise InputError(f"validation_data is {quoted(data)}; expected (texts, labels)")
+        if not is_text(data[0]):
+            self._encoded(data[0])  # checks them
+            return [], data
         try:
-            rows = self._rows(*data)
+            rows = text_rows(self, kind or self._text_kind(), *data)
         except InputError as error:
             raise InputError(f"validation_data: {error}") from error
-        return [rows], _ordered_batches(rows, np.arange(len(rows)), size).for_fit()
-
-    def _weights_by_id(self, weights) -> dict | None:
-        """Returns the weights of labels by their numbers."""
-        if not weights:
-            return None
-        found = f"class_weight is {quoted(weights)}"
-        check(isinstance(weights, dict), f"{found}; expected a dict of weights by label")
-        return self._reader().class_weights(weights)
-
-    def _is_compiled_here(self, learning_rate: float | None) -> bool:
-        """Returns whether `fit` chooses the optimizer and the loss."""
-        is_ours = self.is_compiled_by_fit if self.compiled else self.tokenizer is not None
-        found = "learning_rate is for a model without compile; the optimizer has its own"
-        check(learning_rate is None or is_ours, found)
-        return is_ours
-
-    def _say_cut(self, parts: list[Encoded]) -> None:
-        if self.preprocessor is not None:
-            say_cut(*parts, max_length=self.preprocessor.max_length)
+        return [rows], ordered_batches(rows, np.arange(len(rows)), size).for_fit()
 
     def _encoded(self, x, y=None):
         """Returns the inputs of the model for texts and labels, or other data unchanged."""
         if hasattr(x, "element_spec"):
             return self._encoded_dataset(x), y
-        if not is_text(x):
-            first = x[0] if isinstance(x, list) and x else x
-            if isinstance(first, dict):
-                check_inputs(first, self.config)
-            check(not isinstance(x, list) or x, _EMPTY)
-            is_other = isinstance(x, (int, set, zip, map, type(None), np.ndarray))
-            check(not is_other, f"the texts are {quoted(x)}; expected a list of strings")
-            expected = "expected a column, such as table['text'], or a tuple of two"
-            check(not hasattr(x, "columns"), f"the texts are a {type(x).__name__}; {expected}")
-            found = _pairs(first) or f"text [0] is {quoted(first)}; expected a string"
-            check(not isinstance(x, list), found)
-            return x, y
-        reader = self._reader()
-        return reader.preprocessor(x), None if y is None else reader.targets(_listed(y))
+        if is_text(x):
+            kind = self._text_kind(y)
+            if y is not None:
+                y = kind.targets(as_list(y))
+                check_loss(self, kind, y)
+            return kind.preprocessor(x), y
+        first = x[0] if isinstance(x, list) and x else x
+        if isinstance(first, dict):
+            check_inputs(first, self.config)
+        if isinstance(x, list):
+            refuse_pair(first)
+            raise InputError(f"text [0] is {quoted(first)}; expected a string" if x else NO_TEXTS)
+        is_table = hasattr(x, "columns")
+        if is_table or isinstance(x, (int, set, zip, map, type(None), np.ndarray)):
+            found = f"a {type(x).__name__}" if is_table else quoted(x)
+            raise InputError(f"the texts are {found}; expected a list or a column: table['text']")
+        return x, y
 
     def _encoded_dataset(self, dataset):
-        spec = dataset.element_spec
-        texts, labels, _ = keras.utils.unpack_x_y_sample_weight(spec)
+        texts, labels, _ = keras.utils.unpack_x_y_sample_weight(dataset.element_spec)
         if not is_text(texts):
             if isinstance(texts, dict):
                 check_inputs(texts, self.config)
             return dataset
         if labels is not None and is_text(labels):
             raise InputError(
-                "the data set yields two texts; expected (text, number of its label), for pairs "
-                "((text, text_pair), number), and without labels ((text, text_pair),)"
+                "the data set yields two texts; expected (text, number of its label), or for pairs "
+                "((text, text_pair), number) or ((text, text_pair),)"
             )
         if any(column.shape.rank == 0 for column in keras.tree.flatten(texts)):
             raise InputError("the data set yields single texts; batch it: dataset.batch(32)")
-        preprocessor = self._reader().preprocessor
+        preprocessor = self._text_kind().preprocessor
 
         def encoded(*element):
             texts, labels, weights = keras.utils.unpack_x_y_sample_weight(element)
@@ -469,86 +432,21 @@ class TextInputs(Pretrained):
         return dataset.map(encoded)
 
 
-def _check_counts(*, least: int = 1, **counts: int | None) -> None:
-    for name, count in counts.items():
-        check_count(name, count, least=least)
-
-
 def _check_callbacks(callbacks: Any) -> None:
-    kinds = (keras.callbacks.Callback, keras.callbacks.CallbackList)
     for each in keras.tree.flatten(callbacks or []):
-        found = f"callbacks has {each!r}; expected objects"
-        check(isinstance(each, kinds), f"{found}, such as keras.callbacks.EarlyStopping()")
+        if not isinstance(each, (keras.callbacks.Callback, keras.callbacks.CallbackList)):
+            raise InputError(f"callbacks has {each!r}; expected objects of keras.callbacks")
 
 
-def _check_share(share: Any) -> None:
-    is_share = isinstance(share, _NUMBER) and 0 <= share < 1
-    check(is_share, f"validation_split is {share!r}; expected 0 or more, less than 1")
-
-
-def _check_rate(rate: Any) -> None:
-    is_rate = rate is None or (isinstance(rate, _NUMBER) and 0 < rate <= 1)
-    check(is_rate, f"learning_rate is {rate!r}; expected a number above 0, up to 1")
+def _check_rates(share: Any, rate: Any) -> None:
+    if not (isinstance(share, _NUMBER) and 0 <= share < 1):
+        raise InputError(f"validation_split is {share!r}; expected 0 or more, less than 1")
+    if rate is not None and not (isinstance(rate, _NUMBER) and 0 < rate <= 1):
+        raise InputError(f"learning_rate is {rate!r}; expected a number above 0, up to 1")
     warn_high_rate(float(rate or 0))
-
-
-def _check_held_out(data: Any) -> None:
-    """Raises InputError for validation data without labels, or texts and labels in pairs."""
-    is_possible = not isinstance(data, str)
-    if isinstance(data, (list, tuple)):
-        is_possible = 0 < len(data) < 4 and not isinstance(data[0], str)
-    check(is_possible, f"validation_data is {quoted(data)}; expected (texts, labels)")
-
-
-def _pairs(first: Any) -> str:
-    """Returns what is wrong with the first of texts that is no text but a pair with its label."""
-    is_pair = isinstance(first, tuple)
-    found = f"x is a list of pairs such as {quoted(first)}"
-    return f"{found}; expected texts and labels apart, as in fit(texts, labels)" * is_pair
-
-
-def _listed(values):
-    """Returns labels or weights as a list or an array, which can be cut."""
-    if values is None or isinstance(values, (list, tuple)):
-        return None if values is None else [*values]
-    array = np.asarray(values)
-    check(array.ndim, f"{quoted(values)} is no list; expected a value for each text")
-    return array
 
 
 def _num_batches(x, size: int) -> int:
     """Returns the number of batches of arrays, or of a data set that knows it."""
     shape = getattr(keras.tree.flatten(x)[0], "shape", None)
-    is_sized = shape is not None or hasattr(x, "__len__")
-    check(is_sized, f"the data are a {type(x).__name__}; give steps_per_epoch, or a list of texts")
     return len(x) if shape is None else -(-shape[0] // size)
-
-
-def _held_out(share: float, labels, *, num_texts: int) -> np.ndarray:
-    """Returns for each text whether it is held out, which is a share of each label, bool [N]."""
-    names = [str(label) for label in labels] if labels is not None else [""] * num_texts
-    numbers = {name: number for number, name in enumerate(dict.fromkeys(names))}
-    order = np.argsort([numbers[name] for name in names], kind="stable")
-    ends = np.ceil(np.round(share * np.arange(num_texts + 1), 6))
-    is_held_out = np.empty(num_texts, bool)
-    is_held_out[order] = np.diff(ends) == 1
-    return is_held_out
-
-
-def _training_batches(
-    encoded: Encoded, rows: np.ndarray, size: int, *, is_shuffled: bool
-) -> Batches:
-    """Returns batches of rows without end, of similar length or in the given order."""
-    if not is_shuffled:
-        ordered = np.split(rows, range(size, len(rows), size))
-        return batches_of(encoded, lambda: itertools.cycle(ordered))
-    lengths = encoded.lengths[rows]
-    seed = np.random.randint(2**31)  # keras.utils.set_random_seed makes it the same
-    shuffled = functools.partial(length_grouped_batches, lengths, batch_size=size, seed=seed)
-    return batches_of(encoded, lambda: (rows[each] for each in shuffled()))
-
-
-def _ordered_batches(encoded: Encoded, rows: np.ndarray, size: int) -> Batches:
-    longest = longest_first_batches(encoded.lengths[rows], batch_size=size)
-    batches = [np.sort(rows[each]) for each in longest]
-    return batches_of(encoded, lambda: batches, num_batches=len(batches))

@@ -12,7 +12,7 @@ import numpy as np
 from tqdm import tqdm
 
 from bert_keras import files
-from bert_keras.errors import check, counted
+from bert_keras.errors import InputError, counted
 from bert_keras.models.sentence_encoder import BertSentenceEncoder
 
 CHUNK_TEXTS = 512  # texts that are encoded together; a stopped run repeats at most one chunk
@@ -26,63 +26,55 @@ def write_embeddings(
     dimensions: int | None = None,
     prompt: str | None = None,
 ) -> tuple[int, int]:
-    """Writes the embedding of each line of a text file; blank lines are skipped and counted.
+    """Writes the embedding of each line that is not blank; returns their number and their size E.
 
-    The vectors are collected in the file OUTPUT.partial. If the run is stopped, the next call with
-    the same arguments continues it, and `output` gets the same bytes.
-
-    Args:
-        texts: A UTF-8 file with one text per line.
-        output: The file to write. `.npy` holds the embeddings, float32 [lines, E], which
-            `numpy.load(output, mmap_mode="r")` maps into memory. `.parquet` has the columns `text`
-            and `vector`.
-        model: A folder of sentence-transformers, or a checkpoint of any format.
-        dimensions: The number of values to keep, as in `BertSentenceEncoder.encode`.
-        prompt: The name of a prompt of the model; None takes the default.
-
-    Returns:
-        The number of embeddings and their size E.
+    The vectors are collected in OUTPUT.partial. If the run is stopped, the next call with the same
+    arguments continues it, and `output` gets the same bytes: a `.npy` file of float32 [lines, E],
+    or a `.parquet` file with the columns `text` and `vector`. `dimensions` are as in
+    `BertSentenceEncoder.encode`, and `prompt` is the name of a prompt of the model.
     """
     output = Path(output)
-    files.check_output(output, suffix=(*_WRITERS,))
+    files.check_output(output, suffix=(".npy", ".parquet"))
     files.refuse_existing(output)
     files.check_no_table(texts)
     is_blank = Counter(not text.strip() for text in files.text_lines(texts))
-    check(num_texts := is_blank[False], f"{texts} has no text; expected one on each line")
-    if is_blank[True]:
-        print(f"skipped {counted(is_blank[True], 'blank line')} of {texts}", file=sys.stderr)
+    if not (num_texts := is_blank[False]):
+        raise InputError(f"{texts} has no text; expected one on each line")
+    if num_blank := is_blank[True]:
+        print(f"skipped {counted(num_blank, 'blank line')} of {texts}", file=sys.stderr)
     encoder = BertSentenceEncoder.from_pretrained(model)
     size = encoder.embedding_size if dimensions is None else dimensions
-    check(
-        1 <= size <= encoder.embedding_size,
-        f"dimensions is {size}; expected 1 to {encoder.embedding_size}, the model's size",
-    )
+    if not 1 <= size <= encoder.embedding_size:
+        raise InputError(f"dimensions is {size}; expected 1 to {encoder.embedding_size}")
     prompt_text = encoder.embedding.prompt(name=prompt)
     arguments = repr((files.file_sha256(texts), encoder.metadata, prompt_text, size))
     hashed = hashlib.sha256(arguments.encode())
     for weight in encoder.weights:
         hashed.update(np.asarray(weight).tobytes())
     digest, chunk_bytes = hashed.digest(), CHUNK_TEXTS * 4 * size
-    partial = output.with_name(f"{output.name}.partial")  # the digest, and float32 vectors after it
-    with files.atomic_file(output) as unfinished:
-        with partial.open("a+b") as file:
+    with files.resumed_folder(output) as (work, result):
+        with work.open("a+b") as file:  # the digest, and float32 vectors after it
             file.seek(0)
             if len(found := file.read(len(digest))) < len(digest):
                 file.truncate(0)
-                file.write(found := digest)
-            reason = "contains embeddings of other texts, another model or other options"
-            check(found == digest, f"{partial} {reason}; remove it or choose another output")
+                file.write(digest)
+            elif found != digest:
+                other = "embeddings of other texts, another model or other options"
+                raise InputError(f"{work.parent} contains {other}; remove it")
             num_done = (file.seek(0, os.SEEK_END) - len(digest)) // chunk_bytes
             file.truncate(len(digest) + num_done * chunk_bytes)
-            num_chunks = -(-num_texts // CHUNK_TEXTS)
-            chunks = tqdm(_chunks(texts), desc="embed", unit=" chunks", total=num_chunks)
+            total = -(-num_texts // CHUNK_TEXTS)
+            chunks = tqdm(_chunks(texts), desc="embed", unit=" chunks", total=total)
             for chunk in itertools.islice(chunks, num_done, None):
                 vectors = encoder.encode(chunk, prompt=prompt_text, dimensions=dimensions)
                 file.write(vectors.astype("<f4").tobytes())
                 file.flush()
-        vectors = np.memmap(partial, "<f4", "r", len(digest), (num_texts, size))
-        _WRITERS[output.suffix](unfinished, vectors, texts)
-    partial.unlink()
+        vectors = np.memmap(work, "<f4", "r", len(digest), (num_texts, size))
+        if output.suffix == ".parquet":
+            _write_parquet(result, vectors, texts)
+        else:
+            with result.open("wb") as file:
+                np.save(file, vectors)
     return num_texts, size
 
 
@@ -90,11 +82,6 @@ def _chunks(texts: files.StrPath) -> Iterator[list[str]]:
     lines = filter(str.strip, files.text_lines(texts))
     while chunk := list(itertools.islice(lines, CHUNK_TEXTS)):
         yield chunk
-
-
-def _write_npy(path: Path, vectors: np.ndarray, texts: files.StrPath) -> None:
-    with path.open("wb") as file:
-        np.save(file, vectors)
 
 
 def _write_parquet(path: Path, vectors: np.ndarray, texts: files.StrPath) -> None:
@@ -108,6 +95,3 @@ def _write_parquet(path: Path, vectors: np.ndarray, texts: files.StrPath) -> Non
             numbers = vectors[number * CHUNK_TEXTS :][: len(chunk)].ravel()
             values = pa.FixedSizeListArray.from_arrays(pa.array(numbers), size)
             writer.write_table(pa.Table.from_arrays([pa.array(chunk), values], schema=schema))
-
-
-_WRITERS = {".npy": _write_npy, ".parquet": _write_parquet}

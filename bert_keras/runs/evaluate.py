@@ -1,37 +1,29 @@
-"""Scores a model on the examples of a task, and writes its predictions."""
+"""Scores a model on the examples of a task, and predicts them."""
 
 import sys
-from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from collections.abc import Sequence
+from typing import Any
 
 from bert_keras.data.encoded import say_cut
 from bert_keras.downstream.batches import Predictor
-from bert_keras.downstream.minimal_pairs import log_likelihoods, pair_scores, read_pairs
-from bert_keras.downstream.names import ZERO_SHOT
+from bert_keras.downstream.catalog import ZERO_SHOT
+from bert_keras.downstream.minimal_pairs import (
+    log_likelihoods,
+    pair_findings,
+    pair_scores,
+    read_pairs,
+)
+from bert_keras.downstream.table import is_tfds
 from bert_keras.downstream.task import Task
-from bert_keras.downstream.tfds import is_tfds
-from bert_keras.errors import InputError, answers_typos, check, say
+from bert_keras.errors import InputError, print_field, suggest_keyword_names
 from bert_keras.files import StrPath, check_exists, check_output
-from bert_keras.models import load_model
+from bert_keras.models.loading import load_model
 from bert_keras.models.pretrained import Pretrained
 from bert_keras.reports.evaluation import evaluation_page
-from bert_keras.runs.settings import Changes, task_examples
+from bert_keras.runs.settings import Changes, task_examples, with_changes
 
 
-@dataclass(frozen=True)
-class TaskPredictions:
-    """A task, examples of it and a function that computes their predictions."""
-
-    task: Task
-    examples: Sequence
-    predict: Callable[[], Sequence]  # returns one prediction for each example
-
-    def write(self, path: StrPath) -> None:
-        """Writes the prediction file of the task."""
-        self.task.write_predictions(path, self.examples, self.predict())
-
-
-@answers_typos
+@suggest_keyword_names
 def evaluate(
     model: StrPath | Pretrained,
     *,
@@ -47,20 +39,19 @@ def evaluate(
 
     Args:
         model: A model or its folder.
-        data: A file of the task, or a folder of its official files or `tfds:NAME`, whose `split` is
-            read.
+        data: A file of the task, or a folder of its official files or `tfds:NAME` from which
+            `split` is read.
         task: The name of the task; None takes the task on which the model was fine-tuned. "blimp"
             scores a pretrained model on the minimal pairs of a file, or of all files of a folder.
         split: The split of a folder or of `tfds:NAME`.
-        report: The HTML page with scores and errors to write; None writes none.
+        report: The HTML page with scores and errors to write; None writes no page.
         changes: New values of settings of the task, such as `{"max_length": 64}`.
 
     Returns:
         The scores by name, as fractions of 1.
 
     Raises:
-        InputError: An example has no label, the model does not belong to the task, or an argument
-            is invalid.
+        InputError: An example has no label, or an argument is invalid or does not fit the model.
 
     Example:
 
@@ -73,59 +64,41 @@ def evaluate(
     if report is not None:
         check_output(report, suffix=".html")
     if task in ZERO_SHOT:
-        check(not changes, f"the task {task} has no settings; omit changes (--set)")
-        examples = read_pairs(data)
+        with_changes(changes=changes)  # InputError for any change: the task has no settings
+        name, examples, findings = str(task), read_pairs(data), pair_findings
         loaded = model if isinstance(model, Pretrained) else load_model(model)
         found = log_likelihoods(loaded, [text for pair in examples for text in pair.texts])
         predicted = [good - bad for good, bad in zip(found[::2], found[1::2], strict=True)]
-        scores, known = pair_scores(examples, predicted), task
+        scores = pair_scores(examples, predicted)
     else:
-        result = model_predictions(model, task=task, data=data, split=split, changes=changes)
-        known, examples = result.task, result.examples
-        known.check_labels(examples)
-        predicted = result.predict()
-        scores = known.score(examples, predicted)
-    say("examples", f"{len(examples):,}", file=sys.stderr)
+        options = {"task": task, "split": split, "changes": changes}
+        known, examples, predicted = predict_examples(model, data, is_scored=True, **options)
+        name, findings, scores = known.name, known.findings, known.score(examples, predicted)
+    print_field("examples", f"{len(examples):,}", file=sys.stderr)
     if report is not None:
-        evaluation_page(known, examples, predicted, scores=scores, path=report)
+        found = findings(examples, predicted)
+        evaluation_page(name, found, num_examples=len(examples), scores=scores, path=report)
     return scores
 
 
-def model_predictions(
-    model: StrPath | Pretrained,
-    *,
-    data: StrPath,
-    task: str | None = None,
-    split: str = "dev",
-    changes: Changes = (),
-    batch_size: int = 32,
-) -> TaskPredictions:
-    """Prepares the predictions of a fine-tuned model for the examples of `data`; see `evaluate`.
-
-    Examples of the split "dev" must have labels; those of "test" need none.
-    """
+def predict_examples(
+    model: StrPath | Pretrained, data: StrPath, *, is_scored: bool = False, **options: Any
+) -> tuple[Task, Sequence, Sequence]:
+    """Returns the task, the examples and their predictions; `is_scored` requires their labels."""
     if not is_tfds(data):
         check_exists(data, expected="data to read")
     loaded = model if isinstance(model, Pretrained) else load_model(model)
     source = "the model" if isinstance(model, Pretrained) else model
     metadata, tokenizer = loaded.metadata, loaded.tokenizer
     if metadata is None or tokenizer is None:
-        raise InputError(
-            f"{source} contains no vocabulary; copy its vocab.txt or tokenizer.json there, or save "
-            "it with model.save_pretrained(folder, tokenizer=...)"
-        )
-    settings = {"task": task, "split": split, "changes": changes}
-    known, examples = task_examples(metadata, data, source=source, **settings)
-    embedding, wanted = getattr(loaded, "embedding", None), getattr(known, "pooling", ())
-    if wanted and embedding is not None:
-        ours, theirs = ",".join(wanted), ",".join(embedding.pooling)
-        found = f"pooling is {ours}, but {source} has {theirs} pooling"
-        check(ours == theirs, f"{found}; use pooling={theirs}")
-
-    def predict() -> Sequence:
-        encoded = known.encode_to_score(examples, tokenizer)
-        say_cut(encoded, max_length=known.max_length)
-        outputs, _ = Predictor(loaded)(encoded, batch_size=batch_size)
-        return known.predictions(examples, encoded, outputs)
-
-    return TaskPredictions(known, examples, predict)
+        raise InputError(f"{source} has no vocabulary; add vocab.txt or set model.tokenizer")
+    task, examples = task_examples(metadata, data, source=source, **options)
+    if is_scored:
+        task.check_labels(examples)
+    pooling, embedding = getattr(task, "pooling", ()), getattr(loaded, "embedding", None)
+    if pooling and embedding is not None and pooling != embedding.pooling:
+        raise InputError(f"{source} has other pooling; use pooling={','.join(embedding.pooling)}")
+    encoded = task.encode_to_score(examples, tokenizer)
+    say_cut(encoded, max_length=task.max_length)
+    outputs, _ = Predictor(loaded)(encoded)
+    return task, examples, task.predictions(examples, encoded, outputs)

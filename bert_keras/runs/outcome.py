@@ -1,7 +1,6 @@
 """Writes and reads the recipe and the scores in the output folder of a run."""
 
 import contextlib
-import dataclasses
 import json
 import shutil
 from collections.abc import Iterator, Mapping
@@ -9,7 +8,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from bert_keras.errors import check, listed, say
+from bert_keras.errors import InputError, listed, print_field
 from bert_keras.files import (
     StrPath,
     check_no_file,
@@ -26,6 +25,10 @@ RECIPE, SCORES, MODEL = "recipe.json", "scores.json", "model"
 class RunResult:
     """The result of a finished run, which `pretrain` and `finetune` return.
 
+    Attributes:
+        scores: The metrics on the held-out examples; {} on all workers except the first.
+        model: The folder of the trained model, OUTPUT/model.
+
     Example:
 
     ```python
@@ -33,24 +36,17 @@ class RunResult:
     ```
     """
 
-    scores: dict[str, float]  # metrics on the held-out examples; {} on all workers but the first
-    model: Path  # the folder of the trained model, OUTPUT/model
+    scores: dict[str, float]
+    model: Path
 
 
 @contextlib.contextmanager
-def claimed_output(
-    output: StrPath, *, recipe: Any, files: Mapping[str, int | str] | None = None, **inputs: Any
-) -> Iterator[Path]:
+def claimed_output(output: StrPath, settings: Mapping[str, Any]) -> Iterator[Path]:
     """Locks the output folder of a run and writes its recipe; an existing run may continue there.
 
     A folder that contains only a recipe may be reused by another run, because a run that fails its
-    first checks leaves such a folder. Only the first worker locks the folder and writes. `files`
-    are the sizes or digests of what the run reads, by name, and `inputs` what else must be the same
-    to continue it.
-
-    Raises:
-        InputError: The folder contains a run with another recipe, other inputs or other files,
-            or files of no run, or another process has locked it.
+    first checks leaves one. Only the first worker locks and writes. `settings` must be the same to
+    continue the run; their `files` has sizes or digests by name.
     """
     from bert_keras.distribution.strategy import is_chief  # imports Keras
 
@@ -61,45 +57,39 @@ def claimed_output(
     check_run(output)
     output.mkdir(parents=True, exist_ok=True)
     with locked_folder(output):
-        settings = _stored(recipe=recipe, files=files or {}, **inputs)
         if _names(output) <= {RECIPE}:
             write_json(output / RECIPE, settings)
-        old = _flat(json_object(output / RECIPE))
-        _check_same(output, old, dict.fromkeys(old) | _flat(settings))
+        _check_same(output, settings)
         yield output
 
 
-def check_run(output: StrPath, **known: Any) -> None:
-    """Checks `known` arguments of `claimed_output` before the others are known; writes nothing."""
+def check_run(output: StrPath, known: Mapping[str, Any] | None = None) -> None:
+    """Checks that a run, with the `known` of its settings, may start or continue in a folder."""
     output = Path(output)
     check_no_file(output)
     names = _names(output) if output.exists() else set()
-    reason = "exists and has no run; choose a new or empty output folder"
-    check(not names or RECIPE in names, f"{output} {reason}")
+    if names and RECIPE not in names:
+        raise InputError(f"{output} exists and is not a run; choose a new or empty output folder")
     check_parent(output)
     if known and names - {RECIPE}:
-        old = _flat(json_object(output / RECIPE))
-        all_old = old if "files" in known else ()  # with the files, no argument is unknown
-        _check_same(output, old, dict.fromkeys(all_old) | _flat(_stored(**known)))
+        _check_same(output, known)
 
 
-def _stored(*, recipe: Any, **inputs: Any) -> dict:
-    """Returns the settings as JSON stores them, with lists instead of tuples."""
-    return json.loads(json.dumps({**inputs, **dataclasses.asdict(recipe)}))
-
-
-def _check_same(output: Path, old: dict, new: dict) -> None:
+def _check_same(output: Path, settings: Mapping[str, Any]) -> None:
+    old = _flat(json_object(output / RECIPE))
+    new = _flat(json.loads(json.dumps(settings)))  # with lists instead of tuples
+    if "files" in settings:
+        new = dict.fromkeys(old) | new
     changes = [
-        name.replace("files.", "the file ")
-        + f" was {old.get(name)!r} and is now {value!r}" * (not name.startswith("files."))
+        f"the file {name[6:]}"
+        if name.startswith("files.")
+        else f"{name} was {old.get(name)!r} and is now {value!r}"
         for name, value in new.items()
         if value != old.get(name)
     ]
-    found = f"{output} contains a run with other settings or files: {listed(changes, most=4)}"
-    remedy = (
-        "to continue it, give the former ones; to start a new run, choose another output folder"
-    )
-    check(not changes, f"{found}; {remedy}")
+    if changes:
+        found = f"{output} contains a run with other settings or files: {listed(changes, most=4)}"
+        raise InputError(f"{found}; restore them to continue it, or choose another output folder")
 
 
 def _names(folder: Path) -> set[str]:
@@ -128,14 +118,13 @@ def read_scores(output: Path) -> dict | None:
 
 
 def finished_scores(output: Path) -> dict | None:
-    """Returns the scores as `read_scores` does, and says that a finished run is not repeated."""
+    """Returns the scores as `read_scores` does, and prints that a finished run is not repeated."""
     if (scores := read_scores(output)) is not None:
-        remedy = "to train again, choose another output folder or delete this one"
-        say("complete", f"{output}; nothing was trained; {remedy}")
+        print_field("complete", f"{output}; nothing was trained; delete it to train again")
     return scores
 
 
 def model_folder(output: Path) -> Path:
-    """Returns the path for the model after removing an incomplete model of a killed run."""
+    """Returns the path of the model after removing an incomplete model of a killed run."""
     shutil.rmtree(output / MODEL, ignore_errors=True)
     return output / MODEL

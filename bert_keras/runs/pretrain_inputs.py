@@ -1,39 +1,79 @@
 """Checks a recipe, records and a starting point together and builds the inputs of a pretraining."""
 
+import dataclasses
 import os
+from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
-from bert_keras.config import ModelMetadata
+from bert_keras.checkpoints.checkpoint import TextCheckpoint, TrainingState
+from bert_keras.checkpoints.formats import absolute_path, open_text_checkpoint
+from bert_keras.checkpoints.pretrained import missing_parts
+from bert_keras.config import BertConfig, ModelMetadata
 from bert_keras.data.batches import Batches
 from bert_keras.data.masking import Masker
 from bert_keras.data.objectives import DynamicMasking
-from bert_keras.data.record_file import record_files
+from bert_keras.data.record_file import common_schema, record_files
 from bert_keras.data.records import PLAIN_IDS, Records
-from bert_keras.data.schema import common_schema
-from bert_keras.errors import check
+from bert_keras.errors import InputError
 from bert_keras.families import preset
 from bert_keras.files import StrPath, file_sha256, json_object
 from bert_keras.models.replaced_tokens import generator_size
-from bert_keras.runs.distillation import Distillation, open_teacher
-from bert_keras.runs.objectives import named_objective
+from bert_keras.runs.distillation import (
+    Distillation,
+    check_fit,
+    check_same_vocabulary,
+    open_teacher,
+)
+from bert_keras.runs.pretraining_tasks import pretraining_task
 from bert_keras.runs.recipes import PretrainRecipe
-from bert_keras.runs.starting_point import open_starting_point
 from bert_keras.text.fast_tokenizer import (
     BYTE_SPACE,
     records_vocabulary,
     vocabulary_file,
     vocabulary_sha256,
 )
-from bert_keras.text.vocab import Vocabulary, seems_lowercase
+from bert_keras.text.vocab import seems_lowercase
 
 MANIFEST = "manifest.json"  # of bert-tfrecords build
+
+
+@dataclass(frozen=True)
+class StartingPoint:
+    """The checkpoint from which a pretraining starts."""
+
+    path: str  # absolute
+    checkpoint: TextCheckpoint
+    new: tuple[str, ...]  # parts that the checkpoint lacks and that get fresh weights
+
+    @property
+    def state(self) -> TrainingState | None:
+        """The training state; None if there is none, or if the checkpoint lacks other parts."""
+        return self.checkpoint.state if {*self.new} <= {"pooler", "next_sentence"} else None
+
+    @property
+    def step(self) -> int:
+        """The step of the training state, 0 without one."""
+        return self.state.step if self.state else 0
+
+    def __str__(self) -> str:
+        """Returns the rows that are appended to the table of a load report."""
+        stored, config = self.checkpoint.state, self.checkpoint.metadata.config
+        training = "step 0: the checkpoint has no training state"
+        if self.state:
+            training = f"step {self.step:,}, with the state of the optimizer"
+        elif stored:
+            new = ", ".join(self.new)
+            training = f"step 0: the training state of step {stored.step:,} lacks {new}"
+        size = f"{config.num_layers} layers, hidden size {config.hidden_size}"
+        return f"{'size':<12}of the checkpoint: {size}\n{'training':<12}{training}"
 
 
 class PretrainInputs:
     """The inputs of a pretraining, read and checked; see `pretrain` for arguments and errors.
 
-    `masking` is None for records that are masked already, `starting_point` and `teacher` without
-    one. `tokens_per_example` is the mean number without padding in the first thousand records.
+    `masking` is None for records that are masked already. `tokens_per_example` is the mean number
+    of tokens without padding in the first thousand records.
     """
 
     def __init__(
@@ -41,81 +81,121 @@ class PretrainInputs:
         recipe: PretrainRecipe,
         *,
         records: StrPath,
-        start: StrPath | None = None,
-        distillation: Distillation | None = None,
+        pretrained: StrPath | None = None,
+        teacher: Distillation | None = None,
     ):
         vocabulary, records = records_vocabulary(records), Path(records)
         self.recipe, self.records, self.vocabulary = recipe, records, vocabulary
         self.files = record_files(records)
         self.held_out_files = sorted(map(str, records.glob("held-out*.tfrecord")))
         self.schema = common_schema([*self.files, *self.held_out_files])
-        self.objective = named_objective(recipe.objective, has_labels=self.schema.has_labels)
+        self.task = pretraining_task(recipe.objective, has_labels=self.schema.has_labels)
         self.masking = self._masking()
-        lowercase, self.starting_point = _lowercase(records, vocabulary), None
-        if start is not None:
-            self.starting_point = open_starting_point(
-                start,
-                recipe=recipe,
-                objective=self.objective,
-                vocabulary=vocabulary,
-                max_length=self.schema.max_length,
-                lowercase=lowercase,
-            )
-        self.metadata = self._metadata(lowercase)
-        self.teacher = None
-        if distillation is not None:
-            check(not self.metadata.task, f"the objective {recipe.objective} has no distillation")
-            self.teacher = open_teacher(distillation, student=self.metadata, vocabulary=vocabulary)
+        self.starting_point = None if pretrained is None else self._open_start(pretrained)
+        self.metadata, self.teacher = self._metadata(), None
+        if teacher is not None:
+            if self.metadata.task:  # of a generator and a discriminator
+                raise InputError(f"the objective {recipe.objective} has no distillation")
+            self.teacher = open_teacher(teacher, student=self.metadata, vocabulary=vocabulary)
         self._training, self._held_out = Records(self.files, vocab_size=len(vocabulary)), None
         if self.held_out_files:
             self._held_out = Records(self.held_out_files, vocab_size=len(vocabulary))
         # Counting reads all files, so a damaged file is found before the training.
         size = min(1000, self._training.num_records)
-        inputs, *_ = self._batches(self._training, batch_size=size)[0]
+        inputs, targets, _ = self._batches(self._training, batch_size=size)[0]
         self.tokens_per_example = float(inputs["input_mask"].sum(axis=1).mean())
+        self.num_predictions = targets["masked_lm"].shape[1] if "masked_lm" in targets else 0
 
-    def _metadata(self, lowercase: bool | None) -> ModelMetadata:
-        recipe, start = self.recipe, self.starting_point
-        model, task = self.objective.model, {}
-        if "generator" in model.heads:
+    def _masking(self) -> DynamicMasking | None:
+        recipe, is_masked = self.recipe, bool(self.schema.max_predictions)
+        if is_masked or not self.task.examples.reads_masks:
+            if changes := recipe.masking_changes():
+                expected = f"an objective that masks tokens and records of {PLAIN_IDS}"
+                raise InputError(f"{', '.join(changes)} has no effect; expected {expected}")
+            return None
+        if recipe.mask_unit == "word" and self.vocabulary.specials.word_start == BYTE_SPACE:
+            remedy = "write records with bert-tfrecords build --mask-unit word"
+            raise InputError(f"mask_unit is word, but the vocabulary is byte-level BPE; {remedy}")
+        policy = recipe.masking_policy(max_length=self.schema.max_length)
+        return DynamicMasking(Masker(policy, self.vocabulary), seed=recipe.seed)
+
+    def _open_start(self, path: StrPath) -> StartingPoint:
+        checkpoint, end = open_text_checkpoint(path), self.recipe.end
+        metadata, lowercase = checkpoint.metadata, self._lowercase()
+        check_same_vocabulary(checkpoint, self.vocabulary, source=path)
+        needed = {
+            "is_causal": (metadata.config.is_causal, self.task.is_causal),
+            "num_lstm_layers": (metadata.config.num_lstm_layers, 0),
+        }
+        if lowercase is not None:
+            needed["lowercase"] = (metadata.lowercase, lowercase)
+        check_fit(needed, source=path, remedy="choose another checkpoint, records or objective")
+        metadata = dataclasses.replace(metadata, config=self._changed(metadata.config))
+        new = missing_parts(checkpoint, heads=self.task.model.kind.heads, metadata=metadata)
+        start = StartingPoint(absolute_path(path), checkpoint, tuple(new))
+        if start.step >= end:
+            found = f"{path} has a training state of step {start.step:,}"
+            raise InputError(f"{found}, but the run ends at step {end:,}; raise num_steps")
+        return start
+
+    def _metadata(self) -> ModelMetadata:
+        recipe, start, Model, task = self.recipe, self.starting_point, self.task.model, {}
+        if "generator" in Model.kind.heads:
             task = {"generator_size": recipe.generator_size}
             if start is not None and "generator" not in start.new:
                 task = {"generator_size": generator_size(start.checkpoint.metadata)}
         if start is not None:
-            config, lowercase = start.config, start.checkpoint.metadata.lowercase
+            config = start.checkpoint.metadata.config
+            lowercase = start.checkpoint.metadata.lowercase
         else:
+            lowercase = self._lowercase()
             lowercase = seems_lowercase(self.vocabulary) if lowercase is None else lowercase
             config = preset(
                 recipe.size,
                 vocab_size=len(self.vocabulary),
-                hidden_dropout_rate=recipe.dropout_rate,
-                attention_dropout_rate=recipe.dropout_rate,
                 initializer_stddev=recipe.initializer_stddev,
-                has_pooler=model.reads_pooled_output,
-                is_causal=self.objective.is_causal,
+                has_pooler=False,
+                is_causal=self.task.is_causal,
             )
         return ModelMetadata(
-            model=model.stored_as,
-            config=config,
+            model=Model.kind.model,
+            config=self._changed(config),
             lowercase=lowercase,
             max_length=self.schema.max_length,
             task=task,
         )
 
+    def _changed(self, config: BertConfig) -> BertConfig:
+        """Returns a configuration with the recipe's dropout rate, and a pooler if it is needed."""
+        return dataclasses.replace(
+            config,
+            hidden_dropout_rate=self.recipe.dropout_rate,
+            attention_dropout_rate=self.recipe.dropout_rate,
+            has_pooler=config.has_pooler or self.task.model.kind.reads_pooled_output,
+        )
+
+    def _lowercase(self) -> bool | None:
+        """Returns `lowercase` of the records' manifest, None without a manifest."""
+        manifest = self.records / MANIFEST
+        if not manifest.is_file():
+            return None
+        values = json_object(manifest)
+        if values["vocabulary"]["sha256"] != vocabulary_sha256(self.vocabulary):
+            file = self.records / vocabulary_file(self.vocabulary)[0]
+            raise InputError(f"{file} has another SHA-256 than in {MANIFEST}; copy the right file")
+        return values["settings"]["lowercase"]
+
     def file_states(self) -> dict[str, int | str]:
         """Returns the sizes of the record files, and the digests of vocabulary and manifest."""
-        sizes = {
-            Path(file).name: os.path.getsize(file) for file in (*self.files, *self.held_out_files)
-        }
+        files = (*self.files, *self.held_out_files)
+        sizes = {Path(file).name: os.path.getsize(file) for file in files}
         small = (self.records / name for name in (vocabulary_file(self.vocabulary)[0], MANIFEST))
         return sizes | {path.name: file_sha256(path) for path in small if path.is_file()}
 
     def training_batches(self) -> Batches:
         """Returns shuffled batches without end."""
-        recipe = self.recipe
-        return self._batches(
-            self._training, batch_size=recipe.batch_size, seed=recipe.seed, repeat=True
-        )
+        order = {"batch_size": self.recipe.batch_size, "seed": self.recipe.seed}
+        return self._batches(self._training, **order, repeat=True)
 
     def held_out_batches(self) -> Batches | None:
         """Returns the held-out batches, of the size of one gradient accumulation part, if any."""
@@ -124,48 +204,13 @@ class PretrainInputs:
         size = max(1, self.recipe.batch_size // self.recipe.gradient_accumulation_steps)
         return self._batches(self._held_out, batch_size=size, drop_remainder=False)
 
-    def sample_batch(self):
-        """Returns a batch of four training records."""
-        return self._batches(self._training, batch_size=4, repeat=True)[0]
-
     def baselines(self) -> dict[str, float]:
-        """Scores models without context on the held-out records, or without them on the others."""
-        if self.objective.baselines is None:
+        """Scores models without context on the held-out records, if there are any."""
+        if self.task.baselines is None or self._held_out is None:
             return {}
-        training, held_out = (
-            self._batches(records, batch_size=1024, drop_remainder=False)
-            for records in (self._training, self._held_out or self._training)
-        )
-        return self.objective.baselines(training, held_out, vocab_size=len(self.vocabulary))
+        options = {"batch_size": 1024, "drop_remainder": False}
+        both = (self._batches(each, **options) for each in (self._training, self._held_out))
+        return self.task.baselines(*both, vocab_size=len(self.vocabulary))
 
-    def _batches(self, records: Records, **options) -> Batches:
-        examples = self.objective.examples
-        return records.batches(masking=self.masking, objective=examples, **options)
-
-    def _masking(self) -> DynamicMasking | None:
-        recipe, is_masked = self.recipe, bool(self.schema.max_predictions)
-        if is_masked or not self.objective.examples.reads_masks:
-            changes = recipe.masking_changes()
-            reason = f"the records are masked already; use {PLAIN_IDS}"
-            reason = reason if is_masked else f"the objective {recipe.objective} masks no tokens"
-            check(not changes, f"the recipe changes {', '.join(changes)}, but {reason}")
-            return None
-        has_starts = self.vocabulary.specials.word_start != BYTE_SPACE
-        found = "mask_unit is word, but records of byte-level BPE do not mark the first word"
-        remedy = "write records with bert-tfrecords build --mask-unit word"
-        check(recipe.mask_unit != "word" or has_starts, f"{found} of a line; {remedy}")
-        policy = recipe.masking_policy(max_length=self.schema.max_length)
-        return DynamicMasking(Masker(policy, self.vocabulary), seed=recipe.seed)
-
-
-def _lowercase(records: Path, vocabulary: Vocabulary) -> bool | None:
-    """Returns `lowercase` of the records' manifest, or None if there is no manifest."""
-    manifest = records / MANIFEST
-    if not manifest.is_file():
-        return None
-    values = json_object(manifest)
-    is_theirs = values["vocabulary"]["sha256"] == vocabulary_sha256(vocabulary)
-    found = f"{records / vocabulary_file(vocabulary)[0]} is not the vocabulary of the records"
-    remedy = "copy the one that they were written with there"
-    check(is_theirs, f"{found}: its SHA-256 is not the one in manifest.json; {remedy}")
-    return values["settings"]["lowercase"]
+    def _batches(self, records: Records, **options: Any) -> Batches:
+        return records.batches(masking=self.masking, objective=self.task.examples, **options)

@@ -1,34 +1,26 @@
 """Recipes: the hyperparameters of pretraining and fine-tuning runs, and named sets of them."""
 
-import dataclasses
 import math
-from dataclasses import dataclass
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 from bert_keras.config import FINE_TUNING, WARMUP_RATIO
-from bert_keras.data.masking import MaskingPolicy, check_unit, replacement_shares
-from bert_keras.errors import LARGEST_SIZE, check, check_choice, check_least, check_range
+from bert_keras.data.masking import UNITS, MaskingPolicy, replacement_shares
+from bert_keras.errors import LARGEST_SIZE, InputError, check_choice, check_least, check_range
 from bert_keras.families import preset
-from bert_keras.renamed import accepts_former_names
+from bert_keras.fields import document_fields, setting
 
-# Name in recipes -> `runs.objectives.PretrainingObjective`, or "module:attribute", which is
-# imported on first use.
-PRETRAINING_OBJECTIVES: dict[str, Any] = {
-    "bert": "bert_keras.runs.objectives:BERT",
-    "masked-lm": "bert_keras.runs.objectives:MASKED_LM",
-    "left-to-right": "bert_keras.runs.objectives:LEFT_TO_RIGHT",
-    "replaced-token": "bert_keras.runs.objectives:REPLACED_TOKEN",
-}
-
-# Former name of a field -> name; will be removed in 0.4.
-FORMER_NAMES = {
-    "warmup_rate": "warmup_ratio",
-    "recomputes": "gradient_checkpointing",
-    "layer_rate_decay": "layerwise_lr_decay",
+# Value of `objective` in recipes -> `runs.pretraining_tasks.PretrainingTask`, or
+# "module:attribute", which is imported on first use.
+PRETRAINING_TASKS: dict[str, Any] = {
+    "bert": "bert_keras.runs.pretraining_tasks:BERT",
+    "masked-lm": "bert_keras.runs.pretraining_tasks:MASKED_LM",
+    "left-to-right": "bert_keras.runs.pretraining_tasks:LEFT_TO_RIGHT",
+    "replaced-token": "bert_keras.runs.pretraining_tasks:REPLACED_TOKEN",
 }
 
 
-@accepts_former_names(**FORMER_NAMES)
+@document_fields
 @dataclass(frozen=True, kw_only=True)
 class PretrainRecipe:
     """The hyperparameters of a pretraining run.
@@ -42,44 +34,42 @@ class PretrainRecipe:
     ```
     """
 
-    size: str  # of the model, see bert-keras list sizes
-    batch_size: int  # sequences of a step, of all devices together
-    num_steps: int  # end of the schedule, steps of the starting checkpoint included
-    num_warmup_steps: int  # steps in which the learning rate rises
-    learning_rate: float  # at the end of the warmup
-    weight_decay_rate: float = 0.01  # decay of weights, but not of biases and layer norms
-    schedule: str = "linear"  # "linear", or "warmup-stable-decay" with decay in the last 20 %
-    optimizer: str = "adamw"  # "adamw" or "muon"
-    beta_2: float = 0.999  # decay rate of AdamW's squared gradients
-    bias_correction: bool = False  # whether AdamW corrects its averages; BERT's does not
-    max_gradient_norm: float = 1.0  # maximum global norm of the gradients; 0 for no limit
-    gradient_accumulation_steps: int = 1  # parts of a device's batch, one after the other
-    gradient_checkpointing: bool = False  # less memory: the backward pass repeats each block
-    last_step: int = 0  # end of the run before its schedule, for a next phase; 0 for no early end
-    first_share: float = 0.0  # share of the steps that run first, with changes, in folder "first"
-    first_changes: tuple[str, ...] = ()  # changes FIELD=VALUE of these first steps
-    max_skipped: int = 0  # allowed steps with non-finite gradients between two log points
-    dropout_rate: float = 0.1  # for hidden states and attention probabilities
-    initializer_stddev: float = 0.02  # of the truncated normal distribution of new weights
-    initial_weights: str = "normal"  # "normal", or "local-attention" in the first block
-    steps_per_log: int = 50  # steps between two log points
-    logs_per_checkpoint: int = 10  # log points between two checkpoints and two held-out scores
-    keep_checkpoints: int = 3  # number of newest states to keep
-    mask_rate: float = 0.15  # share to predict; as the next three fields, for records of plain ids
-    mask_unit: str = "token"  # "token" or "word"
-    max_ngram: int = 1  # maximum number of consecutive units that are masked together
-    replacement: str = "80-10-10"  # percentages of [MASK], same, random token
-    # "bert": masked tokens and, with labels, next sentences; "masked-lm": masked tokens alone;
-    # "left-to-right": next tokens; "replaced-token": tokens that a generator replaced (ELECTRA)
-    objective: str = "bert"
-    generator_size: float = 0.25  # of "replaced-token", relative to the discriminator
-    seed: int = 1  # seed of all random numbers
+    size: str = field(metadata={"help": "of the model, see bert-keras list sizes"})
+    batch_size: int = field(metadata={"help": "sequences of a step, of all devices together"})
+    num_steps: int = field(metadata={"help": "end of the schedule, a checkpoint's steps included"})
+    num_warmup_steps: int = field(metadata={"help": "steps in which the learning rate rises"})
+    learning_rate: float = field(metadata={"help": "at the end of the warmup"})
+    weight_decay_rate: float = setting(0.01, "decay of weights, but not of biases and layer norms")
+    schedule: str = setting("linear", '"linear", or "warmup-stable-decay": decay in the last 20 %')
+    optimizer: str = setting("adamw", '"adamw" or "muon"')
+    beta_2: float = setting(0.999, "decay rate of AdamW's squared gradients")
+    bias_correction: bool = setting(False, "whether AdamW corrects its averages; BERT's does not")
+    max_gradient_norm: float = setting(1.0, "maximum global norm of the gradients; 0 for no limit")
+    gradient_accumulation_steps: int = setting(1, "parts of a device's batch, one after the other")
+    gradient_checkpointing: bool = setting(False, "less memory: the backward pass repeats blocks")
+    last_step: int = setting(0, "end of the run before the schedule's end, for a next phase; or 0")
+    first_share: float = setting(0.0, 'share of the steps with first_changes, in folder "first"')
+    first_changes: tuple[str, ...] = setting((), "changes FIELD=VALUE of these first steps")
+    max_skipped: int = setting(0, "allowed steps with non-finite gradients between two log points")
+    dropout_rate: float = setting(0.1, "for hidden states and attention probabilities")
+    initializer_stddev: float = setting(0.02, "of the truncated normal distribution of new weights")
+    initial_weights: str = setting("normal", '"normal", or "local-attention" in the first block')
+    steps_per_log: int = setting(50, "steps between two log points")
+    logs_per_checkpoint: int = setting(10, "log points between two checkpoints and held-out scores")
+    keep_checkpoints: int = setting(3, "number of newest states to keep")
+    mask_rate: float = setting(0.15, "share to predict; like the next three, for plain records")
+    mask_unit: str = setting("token", '"token" or "word"')
+    max_ngram: int = setting(1, "maximum number of consecutive units that are masked together")
+    replacement: str = setting("80-10-10", "percentages of [MASK], same, random token")
+    objective: str = setting("bert", '"bert", "masked-lm", "left-to-right" or "replaced-token"')
+    generator_size: float = setting(0.25, 'of "replaced-token", relative to the discriminator')
+    seed: int = setting(1, "seed of all random numbers")
 
     def __post_init__(self):
         preset(self.size)
-        intervals = ("steps_per_log", "logs_per_checkpoint", "keep_checkpoints")
         check_least(self, 1, "batch_size", most=LARGEST_SIZE)
-        check_least(self, 1, "num_steps", "gradient_accumulation_steps", *intervals)
+        check_least(self, 1, "num_steps", "gradient_accumulation_steps", "steps_per_log")
+        check_least(self, 1, "logs_per_checkpoint", "keep_checkpoints")
         check_least(self, 0, "max_skipped")
         check_range(self, "0 to 4294967295", "seed")
         check_range(self, "a rate in [0, 1)", "dropout_rate", "beta_2", "first_share")
@@ -88,16 +78,13 @@ class PretrainRecipe:
         check_range(self, "0 or a number above it", "weight_decay_rate", "max_gradient_norm")
         check_choice(self, "optimizer", ("adamw", "muon"))
         check_choice(self, "schedule", ("linear", "warmup-stable-decay"))
-        check_choice(self, "objective", PRETRAINING_OBJECTIVES)
+        check_choice(self, "objective", PRETRAINING_TASKS)
         check_choice(self, "initial_weights", ("normal", "local-attention"))
-        check_unit(self, "mask_unit")
-        for name in ("num_warmup_steps", "last_step"):
-            step = getattr(self, name)
-            expected = f"0 or more, less than num_steps, {self.num_steps}"
-            check(0 <= step < self.num_steps, f"{name} is {step}; expected {expected}")
-        is_later = not 0 < self.last_step <= self.first_steps
-        expected = f"more than the first part, {self.first_steps} steps (first_share)"
-        check(is_later, f"last_step is {self.last_step}; expected {expected}")
+        check_choice(self, "mask_unit", UNITS)
+        after_first_part = self.first_steps + 1 if self.last_step else 0
+        for name, least in (("num_warmup_steps", 0), ("last_step", after_first_part)):
+            if not least <= (step := getattr(self, name)) < self.num_steps:
+                raise InputError(f"{name} is {step}; expected {least:,} or more, below num_steps")
         self.masking_policy(max_length=1)
 
     @property
@@ -126,7 +113,7 @@ class PretrainRecipe:
         return [name for name in names if getattr(self, name) != getattr(PretrainRecipe, name)]
 
 
-@accepts_former_names(**FORMER_NAMES)
+@document_fields
 @dataclass(frozen=True, kw_only=True)
 class FinetuneRecipe:
     """The hyperparameters of a fine-tuning run.
@@ -138,25 +125,25 @@ class FinetuneRecipe:
     ```
     """
 
-    batch_size: int  # rows of a step, of all devices together
-    num_epochs: int  # number of passes over the rows
-    learning_rate: float  # largest rate of the schedule
-    warmup_ratio: float = WARMUP_RATIO  # share of the steps in which the rate rises
-    weight_decay_rate: float = 0.01  # decay of weights, but not of biases and layer norms
-    bias_correction: bool = False  # whether AdamW corrects its averages; BERT's does not
-    layerwise_lr_decay: float = 1.0  # learning rate of a layer relative to the next one
-    gradient_accumulation_steps: int = 1  # parts of a device's batch, one after the other
-    gradient_checkpointing: bool = False  # less memory: the backward pass repeats each block
-    dropout_rate: float = 0.1  # for hidden states and attention probabilities
-    learning_rates: tuple[float, ...] = (5e-5, 4e-5, 3e-5, 2e-5)  # rates that a search compares
-    patience: int = 0  # epochs without a better dev score after which to stop; 0 for all epochs
-    initial_weights: str = "pretrained"  # "pretrained", or "random" as a baseline
-    num_lstm_layers: int = 0  # BiLSTM layers between encoder and head (section 5.1, "+ BiLSTM")
-    classifier_pooling: str = ""  # "cls", "mean" of all hidden states, or as in the checkpoint
-    max_train_examples: int = 0  # training examples, evenly spaced over the file; 0 for all
-    logs_per_epoch: int = 10  # points on the training curves of an epoch
-    keep_checkpoints: int = 1  # number of newest states to keep
-    seed: int = 1  # seed of all random numbers
+    batch_size: int = field(metadata={"help": "rows of a step, of all devices together"})
+    num_epochs: int = field(metadata={"help": "number of passes over the rows"})
+    learning_rate: float = field(metadata={"help": "largest rate of the schedule"})
+    warmup_ratio: float = setting(WARMUP_RATIO, "share of the steps in which the rate rises")
+    weight_decay_rate: float = setting(0.01, "decay of weights, but not of biases and layer norms")
+    bias_correction: bool = setting(False, "whether AdamW corrects its averages; BERT's does not")
+    layerwise_lr_decay: float = setting(1.0, "learning rate of a layer relative to the next one")
+    gradient_accumulation_steps: int = setting(1, "parts of a device's batch, one after the other")
+    gradient_checkpointing: bool = setting(False, "less memory: the backward pass repeats blocks")
+    dropout_rate: float = setting(0.1, "for hidden states and attention probabilities")
+    learning_rates: tuple[float, ...] = setting((5e-5, 4e-5, 3e-5, 2e-5), "compared by a search")
+    patience: int = setting(0, "epochs without a better dev score after which to stop; 0: never")
+    initial_weights: str = setting("pretrained", '"pretrained", or "random" as a baseline')
+    num_lstm_layers: int = setting(0, "BiLSTM layers between encoder and head (section 5.1)")
+    classifier_pooling: str = setting("", '"cls", "mean", or "" as in the checkpoint')
+    max_train_examples: int = setting(0, "training examples, evenly spaced in the file; 0 for all")
+    logs_per_epoch: int = setting(10, "points on the training curves of an epoch")
+    keep_checkpoints: int = setting(1, "number of newest states to keep")
+    seed: int = setting(1, "seed of all random numbers")
 
     def __post_init__(self):
         check_least(self, 1, "batch_size", most=LARGEST_SIZE)
@@ -209,20 +196,15 @@ LAPTOP = PretrainRecipe(
     steps_per_log=100,
 )
 
-_LOCAL_START: dict[str, Any] = {
-    "optimizer": "adamw",
-    "bias_correction": True,
-    "initial_weights": "local-attention",
-}
+_LOCAL_START: dict[str, Any] = {"optimizer": "adamw", "bias_correction": True}
+_LOCAL_START["initial_weights"] = "local-attention"
 
 
 def _laptop(num_steps: int, **changes) -> PretrainRecipe:
     """Returns `LAPTOP` with other settings and a warmup of 5 % of the steps."""
     warmup = num_steps // 20
-    return dataclasses.replace(LAPTOP, num_steps=num_steps, num_warmup_steps=warmup, **changes)
+    return replace(LAPTOP, num_steps=num_steps, num_warmup_steps=warmup, **changes)
 
-
-GPU_FLOPS_PER_SECOND = 84e12  # 27 % of the 312 TFLOP/s in bfloat16 of an A100
 
 # Runs that read each sentence only a few times use no dropout (Geiping and Goldstein 2022).
 PRETRAIN: dict[str, PretrainRecipe] = {
@@ -242,9 +224,9 @@ PRETRAIN: dict[str, PretrainRecipe] = {
     "bert-hour": _laptop(
         11_500, size="mini", learning_rate=1e-3, initializer_stddev=0.0625, **_LOCAL_START
     ),
-    # The steps fill an hour and a day of a GPU that computes GPU_FLOPS_PER_SECOND, with records of
-    # 128 tokens and 30,522 tokens in the vocabulary. Batch size and learning rate of gpu-day are
-    # close to those of Geiping and Goldstein 2022.
+    # The steps fill an hour and a day of a GPU that computes 84 TFLOP/s, 27 % of the 312 TFLOP/s in
+    # bfloat16 of an A100, with records of 128 tokens and a vocabulary of 30,522. Batch size and
+    # learning rate of gpu-day are close to the values of Geiping and Goldstein 2022.
     "gpu-hour": _laptop(
         13_400,
         size="modern-medium",
@@ -262,10 +244,10 @@ PRETRAIN: dict[str, PretrainRecipe] = {
         gradient_accumulation_steps=32,
     ),
     # paper-512 starts from the model of paper-128, which includes the training state.
-    "paper-128": dataclasses.replace(PAPER_BASE, last_step=900_000),
+    "paper-128": replace(PAPER_BASE, last_step=900_000),
     "paper-512": PAPER_BASE,
     # Used with --from, whose size replaces this one, on the text of a domain. Learning rate, batch
-    # size and least number of steps are those in the README of google-research/bert for this.
+    # size and smallest number of steps are from the README of google-research/bert.
     "continue": PretrainRecipe(
         size="base",
         batch_size=32,
@@ -288,15 +270,12 @@ PRETRAIN: dict[str, PretrainRecipe] = {
         objective="masked-lm",
         steps_per_log=10,
     ),
-    # For records of plain ids and --objective full-sentences (docs/how-to/pretrain-variants.md).
-    "roberta-tiny": dataclasses.replace(TINY_HOUR, size="roberta-tiny"),
-    # For records of plain ids and --objective sop (docs/how-to/pretrain-variants.md).
-    "albert-tiny": dataclasses.replace(
-        TINY_HOUR, size="albert-tiny", mask_unit="word", max_ngram=3
-    ),
-    # For records of plain ids (docs/how-to/pretrain-variants.md). As in Clark et al. 2020, the
-    # generator reads [MASK] at every masked position. A smaller generator learns too late
+    # For records of plain ids (docs/how-to/pretrain-variants.md), of --objective full-sentences for
+    # roberta-tiny and sop for albert-tiny. As in Clark et al. 2020, the generator of electra-tiny
+    # reads [MASK] at every masked position. A smaller generator learns too late
     # (docs/benchmarks/archive/pretraining.md).
+    "roberta-tiny": replace(TINY_HOUR, size="roberta-tiny"),
+    "albert-tiny": replace(TINY_HOUR, size="albert-tiny", mask_unit="word", max_ngram=3),
     "electra-tiny": _laptop(
         3_000,
         size="electra-tiny",
@@ -321,47 +300,44 @@ PAPER = FinetuneRecipe(**FINE_TUNING["paper"])
 # Section 5.3 does not describe the training of its BiLSTM. These values suit fresh weights.
 TAGGER = FinetuneRecipe(batch_size=32, num_epochs=10, **_HIGH_RATES)
 
-# Reimers and Gurevych 2019, section 4.2; batch size, epochs and warmup are also those of
-# sentence-transformers' training_stsbenchmark.py.
-SENTENCE_PAIRS = FinetuneRecipe(
-    batch_size=16, num_epochs=4, learning_rate=2e-5, bias_correction=True
-)
+# Reimers and Gurevych 2019, section 4.2, and training_stsbenchmark.py of sentence-transformers.
+_PAIRS = {"batch_size": 16, "num_epochs": 4, "learning_rate": 2e-5}
 # training_nli_v2.py of sentence-transformers.
-IN_BATCH_NEGATIVES = FinetuneRecipe(
-    batch_size=128, num_epochs=1, learning_rate=5e-5, bias_correction=True
-)
-EMBEDDINGS = {"sentence-pairs": SENTENCE_PAIRS, "retrieval": IN_BATCH_NEGATIVES}
+_RETRIEVAL = {"batch_size": 128, "num_epochs": 1, "learning_rate": 5e-5}
+EMBEDDINGS = {
+    "sentence-pairs": FinetuneRecipe(**_PAIRS, bias_correction=True),
+    "retrieval": FinetuneRecipe(**_RETRIEVAL, bias_correction=True),
+}
 
 # run_all.sh of KLUE-benchmark/KLUE-baseline, for the base sizes. Its AdamW has an epsilon of 1e-8.
 KLUE = FinetuneRecipe(
     batch_size=32, num_epochs=4, learning_rate=5e-5, weight_decay_rate=0.0, bias_correction=True
 )
 # finetune/config/TASK/koelectra-base-v3.json of monologg/KoELECTRA, with the same AdamW.
-KOELECTRA = dataclasses.replace(KLUE, num_epochs=10, warmup_ratio=0.0)
+KOELECTRA = replace(KLUE, num_epochs=10, warmup_ratio=0.0)
 
 # Recipe name -> task name -> recipe. "" applies to every task that is not listed.
 FINETUNE: dict[str, dict[str, FinetuneRecipe]] = {
     "paper": {
         "": PAPER,
-        "squad1": dataclasses.replace(PAPER, learning_rate=5e-5),  # section 4.2
-        "squad2": dataclasses.replace(  # section 4.3
-            PAPER, learning_rate=5e-5, num_epochs=2, batch_size=48
-        ),
-        "swag": dataclasses.replace(PAPER, learning_rate=2e-5, batch_size=16),  # section 4.4
+        # Sections 4.2 to 4.4
+        "squad1": replace(PAPER, learning_rate=5e-5),
+        "squad2": replace(PAPER, learning_rate=5e-5, num_epochs=2, batch_size=48),
+        "swag": replace(PAPER, learning_rate=2e-5, batch_size=16),
         "ner-features": TAGGER,
         **EMBEDDINGS,
         "klue-tc": KLUE,
         "klue-sts": KLUE,
-        "klue-nli": dataclasses.replace(KLUE, num_epochs=5),
-        "klue-mrc": dataclasses.replace(
+        "klue-nli": replace(KLUE, num_epochs=5),
+        "klue-mrc": replace(
             KLUE, num_epochs=5, batch_size=16, learning_rate=3e-5, warmup_ratio=0.0
         ),
-        "klue-ner": dataclasses.replace(KLUE, num_epochs=3, warmup_ratio=0.0),
+        "klue-ner": replace(KLUE, num_epochs=3, warmup_ratio=0.0),
         "nsmc": KOELECTRA,
-        "kornli": dataclasses.replace(KOELECTRA, num_epochs=15, batch_size=64),
+        "kornli": replace(KOELECTRA, num_epochs=15, batch_size=64),
         "korsts": KOELECTRA,
-        "naver-ner": dataclasses.replace(KOELECTRA, num_epochs=20),
-        "korquad": dataclasses.replace(KOELECTRA, num_epochs=7, batch_size=8),
+        "naver-ner": replace(KOELECTRA, num_epochs=20),
+        "korquad": replace(KOELECTRA, num_epochs=7, batch_size=8),
     },
     "small-models": {"": SMALL_MODELS, "ner-features": TAGGER, **EMBEDDINGS},
     "laptop": {"": LAPTOP_TASKS, "ner-features": TAGGER},

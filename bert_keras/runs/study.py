@@ -9,8 +9,8 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 
 from bert_keras.distribution.strategy import check_one_machine
-from bert_keras.errors import check
-from bert_keras.files import write_json
+from bert_keras.errors import InputError
+from bert_keras.files import StrPath, write_json
 from bert_keras.reports.page import Report, Section, Table, shown
 from bert_keras.runs.outcome import RECIPE
 from bert_keras.runs.recipes import FinetuneRecipe
@@ -24,46 +24,40 @@ def study(
     metric: str,
     seeds: int,
     learning_rates: Sequence[float],
-    output: str | os.PathLike,
+    output: StrPath,
 ) -> str:
     """Runs a recipe with each learning rate and the seeds 1 to `seeds`; returns a summary as text.
 
     A second call with the same arguments continues an interrupted study. A run that diverges ranks
-    below all others. After every run `output` contains study.json, report.html, report.md and
+    below all other runs. After every run `output` contains study.json, report.html, report.md and
     `best`, a symbolic link to the folder of the best run, such as lr-3e-05/seed-1. `run` runs a
-    recipe in a folder, and returns the scores, of which a higher `metric` must be better.
-
-    Raises:
-        InputError: An argument is out of range, `output` contains a single run, TF_CONFIG names
-            several workers, or all runs diverge.
+    recipe in a folder and returns the scores, of which `metric` ranks the runs: higher is better.
     """
     check_one_machine()
     output = Path(output)
-    found = f"received {seeds} seeds and {len(learning_rates)} learning rates"
-    check(seeds >= 1 and learning_rates, f"{found}; expected at least 1")
-    is_run = (output / RECIPE).exists()
-    check(not is_run, f"{output} contains a single run; choose another folder for a study")
+    if (output / RECIPE).exists():
+        raise InputError(f"{output} contains a single run; choose another folder for a study")
     planned = [
         dataclasses.replace(recipe, learning_rate=rate, seed=seed)
         for rate in dict.fromkeys(learning_rates)
         for seed in range(1, seeds + 1)
     ]
-    runs: list[dict] = []
-    summary = ""
-    for number, run_recipe in enumerate(planned, start=1):
-        folder = f"lr-{run_recipe.learning_rate:g}/seed-{run_recipe.seed}"
+    runs, summary = [], ""
+    for number, each in enumerate(planned, start=1):
+        folder = f"lr-{each.learning_rate:g}/seed-{each.seed}"
         print(f"run {number} of {len(planned)}: {folder}", file=sys.stderr, flush=True)
         scores, reason = {}, ""
         try:
-            scores = run(run_recipe, output / folder)
+            scores = run(each, output / folder)
         except DivergedError as error:
             reason = error.reason
-        values = {"learning_rate": run_recipe.learning_rate, "seed": run_recipe.seed}
+        values = {"learning_rate": each.learning_rate, "seed": each.seed}
         runs.append({"folder": folder, **values, "scores": scores, "diverged": reason})
-        if any(each["scores"] for each in runs):
+        if any(one["scores"] for one in runs):
             summary = _write(output, runs, metric=metric, num_planned=len(planned))
-    found = f"every run of the study has diverged, the last because {runs[-1]['diverged']}"
-    check(summary, f"{found}; start again with lower learning rates")
+    if not summary:
+        reason = runs[-1]["diverged"]
+        raise InputError(f"every run has diverged, the last because {reason}; lower learning_rate")
     return summary
 
 
@@ -85,24 +79,16 @@ def _write(output: Path, runs: list[dict], *, metric: str, num_planned: int) -> 
         }
         for rate, values in scores.items()
     ]
-    outcome = {
-        "metric": metric,
-        "best_run": best["folder"],
-        "best_learning_rate": best_rate,
-        "learning_rates": rates,
-        "runs": runs,
-        "runs_planned": num_planned,
-    }
+    outcome = {"metric": metric, "best_run": best["folder"], "best_learning_rate": best_rate}
+    outcome |= {"learning_rates": rates, "runs": runs, "runs_planned": num_planned}
     link = output / f".best.{os.getpid()}.part"
     link.unlink(missing_ok=True)
     link.symlink_to(best["folder"])
     os.replace(link, output / "best")
     write_json(output / "study.json", outcome)
-    lead = [
-        f"Best run: {best['folder']}, {metric} {shown(best['scores'][metric])}; its model is "
-        "best/model.",
-        f"Best median: learning rate {best_rate:g}.",
-    ]
+    score = shown(best["scores"][metric])
+    lead = [f"Best run: {best['folder']}, {metric} {score}; its model is best/model."]
+    lead.append(f"Best median: learning rate {best_rate:g}.")
     if len(runs) < num_planned:
         lead.append(f"{len(runs)} of {num_planned} runs have ended so far.")
     lead += [f"Diverged: {run['folder']}, {run['diverged']}." for run in runs if run["diverged"]]
@@ -113,8 +99,8 @@ def _write(output: Path, runs: list[dict], *, metric: str, num_planned: int) -> 
         ["run", *(name.replace("_", " ") for name in names)],
         [[run["folder"], *map(run["scores"].get, names)] for run in runs],
     )
-    rates_section = Section(heading=f"{metric} by learning rate", table=rate_table)
-    sections = [rates_section, Section(heading="Runs", table=run_table)]
+    tables = {f"{metric} by learning rate": rate_table, "Runs": run_table}
+    sections = [Section(heading=heading, table=table) for heading, table in tables.items()]
     Report(title=str(output), lead=lead, sections=sections).write(output)
     return "\n".join([f"{metric} on dev:", *rate_table.aligned(), *lead])
 

@@ -7,26 +7,22 @@ from collections import deque
 from collections.abc import Callable
 from concurrent.futures import Future, InvalidStateError
 from dataclasses import dataclass, field
+from functools import partial
 from typing import Any
 
 import numpy as np
 
 from bert_keras.serving.limits import Limits
-from bert_keras.serving.model import ServedModel, Tensors
-from bert_keras.serving.requests import Refusal
+from bert_keras.serving.model import ServedModel
+from bert_keras.serving.rest_api import Refusal, Tensors
 
-_NUM_THREADS = 2  # while one thread runs a long request, the other runs the remaining requests
 _LONG_RUN = 0.05  # seconds, after which the other thread may start a run beside it
-# The clients of a run have this share of its time to send their next requests, before the queued
-# ones run without them.
-_RETURN_SHARE = 0.1
-_CLOSE_SECONDS = 5.0  # for requests that still run when the server stops
 _BYTES_PER_POSITION = 4  # average bytes of text for one subword
 # One run takes `max_batch_size` rows of up to 64 positions, and fewer rows if they are longer. Long
 # rows already use the whole processor, so a larger batch of them would only add waiting time.
 _SHORT_ROW = 64
-# A short text does not wait for a long one: texts under 250 bytes share runs, longer ones with
-# those of up to half as long.
+# A short text does not wait for a long one: texts under 250 bytes share runs, and a longer text
+# shares runs with texts of at least half its length.
 _SHORTEST_CLASS = 6
 # A request that cannot be split may have this many times the positions of a normal run.
 _MAX_RUNS = 16
@@ -38,15 +34,15 @@ class QueuedRequest:
 
     signature_name: str
     tensors: Tensors  # input arrays by name
-    parts: deque["_Part"] = field(default_factory=deque)  # those that are not in the queue yet
+    parts: deque["_Part"] = field(default_factory=deque)  # parts that are not in the queue yet
     num_open: int = 0  # parts that are not finished
     outputs: list[tuple["_Part", Tensors]] = field(default_factory=list)  # of finished parts
     future: Future = field(default_factory=Future)  # the outputs, or the error of a run
 
     def finish(self) -> None:
         """Sets the result, in the order of the rows of the request."""
-        outputs = _joined([outputs for _, outputs in self.outputs])
-        if self.outputs[0][0].rows is not None:
+        outputs = _concatenate([outputs for _, outputs in self.outputs])
+        if self.outputs[0][0].rows is not ...:
             rows = np.argsort(np.concatenate([part.rows for part, _ in self.outputs]))
             outputs = {name: array[rows] for name, array in outputs.items()}
         with contextlib.suppress(InvalidStateError):  # the client has disconnected
@@ -56,23 +52,22 @@ class QueuedRequest:
 @dataclass(frozen=True, eq=False)
 class _Part:
     request: QueuedRequest
-    rows: Any = None  # row numbers; None: all rows, which cannot be split
+    rows: Any = ...  # row numbers; `...`: all rows, which cannot be split
     max_rows: int = 0  # the most rows of a run that begins with this part
-    key: object = None  # parts with equal keys can share a run; None: with no other
+    key: object = None  # parts with equal keys can share a run; None: the part runs alone
 
     @property
     def tensors(self) -> Tensors:
-        rows = ... if self.rows is None else self.rows
-        return {name: array[rows] for name, array in self.request.tensors.items()}
+        return {name: array[self.rows] for name, array in self.request.tensors.items()}
 
 
 class Batcher:
     """Runs a model in threads; compatible requests in the queue share a run.
 
     A request that arrives alone runs at once. While a run takes less than `_LONG_RUN`, new requests
-    wait for its end and share the next run, with the next requests of its clients. If a request has
-    more rows than one run takes, its longest rows run first, and its remaining rows run after the
-    other queued requests. `on_run` gets `num_requests` and `seconds` of each run.
+    wait for its end and share the next run, with the next requests of its clients, for which they
+    wait `return_share` of the last run's time. If a request has more rows than one run takes, its
+    longest rows run first, and its remaining rows run after the other queued requests.
     """
 
     def __init__(
@@ -81,12 +76,14 @@ class Batcher:
         *,
         limits: Limits,
         on_run: Callable[..., None],
-        num_threads: int = _NUM_THREADS,
+        num_threads: int = 2,  # while one runs a long request, the other runs the others
+        return_share: float = 0.1,
     ):
         self.model = model
         self._limits = limits
         self._max_positions = limits.max_batch_size * _SHORT_ROW  # of one run
         self._on_run = on_run
+        self._return_share = return_share
         self._queue: deque[_Part] = deque()
         self._changed = threading.Condition()
         self._closed = False
@@ -94,10 +91,8 @@ class Batcher:
         self._started: dict[int, float] = {}  # thread -> when its present run started
         self._num_returning = 0  # clients of the last run that may send their next request
         self._returned_at = 0.0  # until when the queue waits for them
-        self._threads = [
-            threading.Thread(target=self._work, name="batcher", daemon=True)
-            for _ in range(num_threads)
-        ]
+        new_thread = partial(threading.Thread, target=self._work, name="batcher", daemon=True)
+        self._threads = [new_thread() for _ in range(num_threads)]
         for thread in self._threads:
             thread.start()
 
@@ -107,9 +102,8 @@ class Batcher:
         lengths = [_lengths(array) for array in tensors.values()]
         longest = max(int(each.max(initial=1)) for each in lengths)
         most = self._limits.max_text_bytes
-        if any(each.dtype == object for each in tensors.values()) and (
-            _BYTES_PER_POSITION * (longest - 1) > most
-        ):
+        has_texts = any(each.dtype == object for each in tensors.values())
+        if has_texts and _BYTES_PER_POSITION * (longest - 1) > most:
             raise Refusal(f"A text has more than {most} bytes; divide it", status=413)
         num_rows = {len(each) for each in lengths}
         if self.model.is_row_wise(signature_name, tensors) and len(num_rows) == 1 and max(num_rows):
@@ -117,10 +111,8 @@ class Batcher:
         else:
             most = max(_MAX_RUNS * self._max_positions // longest, self._limits.max_batch_size)
             if max(num_rows) > most:
-                raise Refusal(
-                    f"The request has {max(num_rows)} rows, which run together; expected at most "
-                    f"{most} of this length"
-                )
+                found = f"The request has {max(num_rows)} rows, which run together"
+                raise Refusal(f"{found}; expected at most {most} of this length")
             request.parts.append(_Part(request))
         request.num_open = len(request.parts)
         return request
@@ -150,11 +142,11 @@ class Batcher:
         return request.future
 
     def close(self) -> None:
-        """Refuses new requests and waits some seconds for the queued ones."""
+        """Refuses new requests and waits 5 seconds for the queued ones."""
         with self._changed:
             self._closed = True
             self._changed.notify_all()
-        end = time.monotonic() + _CLOSE_SECONDS
+        end = time.monotonic() + 5.0
         for thread in self._threads:
             thread.join(max(0.0, end - time.monotonic()))
 
@@ -163,13 +155,12 @@ class Batcher:
             self._run(batch)
             with self._changed:
                 end, start = time.monotonic(), self._started.pop(threading.get_ident())
-                self._returned_at = end + _RETURN_SHARE * (end - start)
+                self._returned_at = end + self._return_share * (end - start)
                 self._changed.notify_all()
         with self._changed:
             self._num_running -= 1
-            is_last = not self._num_running
-        if is_last:
-            self.model.close()
+            if not self._num_running:
+                self.model.close()
 
     def _next_batch(self) -> list[_Part] | None:
         """Returns rows of the oldest request and of compatible ones; None when closed."""
@@ -202,12 +193,10 @@ class Batcher:
         if first.key is not None:
             num_free = first.max_rows - len(first.rows)
             for part in self._queue:
-                fits = part.key is not None and len(part.rows) <= num_free
-                if fits and part.key == first.key and not part.request.future.done():
-                    num_free -= len(part.rows)
-                    batch.append(part)
-                else:
-                    others.append(part)
+                fits = part.key == first.key and len(part.rows) <= num_free
+                is_chosen = fits and not part.request.future.done()
+                num_free -= len(part.rows) if is_chosen else 0
+                (batch if is_chosen else others).append(part)
             self._queue = others
         for part in batch:  # the next part of a request waits behind the other requests
             if part.request.parts:
@@ -219,16 +208,15 @@ class Batcher:
         try:
             self._run_model(batch)
         except Exception as error:  # an unexpected one must not end the thread
-            if isinstance(error, Refusal) and len(batch) > 1:
-                for part in batch:  # one by one, so that no request gets the error of another
-                    self._run([part])
-                return
             for part in batch:
+                if isinstance(error, Refusal) and len(batch) > 1:
+                    self._run([part])  # so that no request gets another request's error
+                    continue
                 with contextlib.suppress(InvalidStateError):  # the client has disconnected
                     part.request.future.set_exception(error)
 
     def _run_model(self, batch: list[_Part]) -> None:
-        tensors, start = _joined([part.tensors for part in batch]), time.perf_counter()
+        tensors, start = _concatenate([part.tensors for part in batch]), time.perf_counter()
         try:
             outputs = self.model.predict(batch[0].request.signature_name, tensors)
         finally:
@@ -236,7 +224,7 @@ class Batcher:
         stop = 0
         for part in batch:
             of_part = outputs
-            if part.rows is not None:
+            if part.rows is not ...:
                 first, stop = stop, stop + len(part.rows)
                 of_part = {name: array[first:stop] for name, array in outputs.items()}
             with self._changed:  # another thread may run another part of the same request
@@ -248,14 +236,14 @@ class Batcher:
                 part.request.finish()
 
 
-def _joined(tensors: list[Tensors]) -> Tensors:
+def _concatenate(tensors: list[Tensors]) -> Tensors:
     if len(tensors) == 1:
         return tensors[0]
     return {name: np.concatenate([each[name] for each in tensors]) for name in tensors[0]}
 
 
 def _lengths(array: np.ndarray) -> np.ndarray:
-    """Returns the estimated positions of each row of an array, int [R]; a scalar is one row."""
+    """Estimates the number of positions of each row of an array, int [R]; a scalar is one row."""
     array = np.atleast_1d(array)
     if array.dtype != object:
         return np.full(len(array), max(1, int(np.prod(array.shape[1:]))))

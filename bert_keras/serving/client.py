@@ -6,27 +6,20 @@ import json
 import random
 import re
 import time
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable
 from itertools import islice
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
-from bert_keras.errors import InputError, check, check_least, counted, quoted
+import httpx
 
-if TYPE_CHECKING:
-    import httpx
+from bert_keras.errors import InputError, check_least, counted, quoted
 
-_MAX_SECONDS = 86_400  # longest timeout, a day, as for `Limits`
-_BUSY = (429, 503)
-_MAX_WAIT_SECONDS = 60  # upper bound for the Retry-After header of a server
+_BUSY = (429, 503)  # HTTP statuses
 _URL = re.compile(r"(https?://[^?#]+/v1/models/[^:?#]+?)(?::predict)?/?")
 
 
 class UnavailableError(InputError):
     """No server responds or it is busy; another attempt may succeed after some seconds."""
-
-    def __init__(self, message: str, *, seconds: float | None = None):
-        super().__init__(message)
-        self.seconds = seconds
 
 
 class Client(contextlib.AbstractContextManager):
@@ -35,14 +28,13 @@ class Client(contextlib.AbstractContextManager):
 
     Args:
         url: http://HOST:PORT/v1/models/NAME; append /versions/N to select one version.
-        timeout: The most seconds that a request may take, up to a day (86400).
+        timeout: The most seconds that a request may take.
         num_attempts: How often a request is sent, at growing intervals, while no server responds
             or the server reports that it is busy (HTTP status 503 or 429).
-        batch_size: The most instances in one request.
+        batch_size: The most instances in one request, at least 1.
 
     Raises:
-        InputError: If `url` is not the URL of a model, if `num_attempts` or `batch_size` is less
-            than 1, or if `timeout` is out of range.
+        InputError: If `url` is not the URL of a model or `batch_size` is less than 1.
 
     Example:
 
@@ -57,17 +49,11 @@ class Client(contextlib.AbstractContextManager):
     def __init__(
         self, url: str, *, timeout: float = 60.0, num_attempts: int = 4, batch_size: int = 32
     ):
-        import httpx
-
         self.timeout, self.num_attempts, self.batch_size = timeout, num_attempts, batch_size
-        check_least(self, 1, "num_attempts", "batch_size")
-        check(0 < timeout <= _MAX_SECONDS, f"timeout is {timeout}; expected up to {_MAX_SECONDS} s")
+        check_least(self, 1, "batch_size")
         match = _URL.fullmatch(url)
         if not match:
-            raise InputError(
-                f"{url} is not the URL of a model; expected http://HOST:PORT/v1/models/NAME, "
-                "followed by /versions/N to select one version"
-            )
+            raise InputError(f"the URL is {url}; expected http://HOST:PORT/v1/models/NAME")
         self._url = f"{match[1]}:predict"
         self._http = httpx.Client(
             headers={"Content-Type": "application/json"},
@@ -89,43 +75,55 @@ class Client(contextlib.AbstractContextManager):
 
         Raises:
             InputError: If the server rejects a request, with the server's message; if no server
-                responds in time; or if the number of predictions differs from that of instances.
+                responds in time; or if an instance has no prediction of its own.
         """
-        batches = self.batches(instances, signature_name=signature_name)
-        return [prediction for batch in batches for prediction in batch]
+        if isinstance(instances, (str, bytes, dict)):
+            raise InputError(f"instances is a {type(instances).__name__}; expected a list")
+        named = {} if signature_name is None else {"signature_name": signature_name}
+        remaining, predictions = iter(instances), []
+        while batch := list(islice(remaining, self.batch_size)):
+            body = json.dumps({**named, "instances": batch}, default=_json_value)
+            predictions += self._send(body.encode(), len(batch))
+        return predictions
 
-    def batches(self, instances: Iterable, *, signature_name: str | None = None) -> Iterator[list]:
-        """Like `predict`, but yields the predictions of each request when its response arrives."""
-        for body, count in self._requests(instances, signature_name):
-            yield self._send(body, count)
-
-    def _send(self, body: bytes, count: int) -> list:
+    def _send(self, body: bytes, num_instances: int) -> list:
         """Returns the predictions; while no server is available, it waits longer each time."""
-        pause = 0.25  # seconds
-        for _ in range(1, self.num_attempts):
+        for attempt in range(1, self.num_attempts):
             try:
-                return self._predictions(self._post(body), count)
-            except UnavailableError as error:
-                wait = min(pause, 8) + random.random() / 4
-                time.sleep(wait if error.seconds is None else error.seconds)
-            pause *= 2
-        return self._predictions(self._post(body), count)
+                return self._predictions(body, num_instances)
+            except UnavailableError:
+                time.sleep(min(2**attempt / 8, 8) + random.random() / 4)  # from 0.25 to 8.25 s
+        return self._predictions(body, num_instances)
 
-    def _post(self, body: bytes) -> "httpx.Response":
-        import httpx
-
+    def _predictions(self, body: bytes, num_instances: int) -> list:
         try:
-            return self._http.post(self._url, content=body)
+            response = self._http.post(self._url, content=body)
         except (httpx.ReadTimeout, httpx.WriteTimeout) as error:
             raise InputError(
                 f"{self._url} took more than {self.timeout:g} seconds; use a Client with a longer "
                 "timeout or a smaller batch_size"
             ) from error
         except httpx.TransportError as error:
-            raise UnavailableError(
-                f"no server responds at {self._url} ({str(error) or type(error).__name__}); start "
-                "one with bert-keras serve"
-            ) from error
+            reason = str(error) or type(error).__name__
+            message = (
+                f"no server responds at {self._url} ({reason}); start it with bert-keras serve"
+            )
+            raise UnavailableError(message) from error
+        document = {}
+        with contextlib.suppress(ValueError):
+            document = response.json()
+        document = document if isinstance(document, dict) else {}
+        if response.status_code != 200:
+            reason = document.get("error") or response.reason_phrase
+            error = UnavailableError if response.status_code in _BUSY else InputError
+            raise error(f"{self._url} returned {response.status_code}: {reason}")
+        predictions = document.get("predictions")
+        if not isinstance(predictions, list) or len(predictions) != num_instances:
+            raise InputError(
+                f"{self._url} returned {quoted(response.text)}; expected one prediction for each "
+                f"of {counted(num_instances, 'instance')}; select a signature that returns it"
+            )
+        return predictions
 
     def close(self) -> None:
         """Close the connections."""
@@ -134,47 +132,10 @@ class Client(contextlib.AbstractContextManager):
     def __exit__(self, *_: object) -> None:
         self.close()
 
-    def _requests(
-        self, instances: Iterable, signature_name: str | None
-    ) -> Iterator[tuple[bytes, int]]:
-        """Yields the body of each request and its number of instances."""
-        if isinstance(instances, (str, bytes, dict)):
-            raise InputError(f"instances is a {type(instances).__name__}; expected a list")
-        named = {} if signature_name is None else {"signature_name": signature_name}
-        remaining = iter(instances)
-        while batch := list(islice(remaining, self.batch_size)):
-            body = json.dumps({**named, "instances": batch}, default=_json_value)
-            yield body.encode(), len(batch)
-
-    def _predictions(self, response: "httpx.Response", count: int) -> list:
-        try:
-            document = response.json()
-        except ValueError:
-            document = None
-        document = document if isinstance(document, dict) else {}
-        if response.status_code != 200:
-            reason = document.get("error") or response.reason_phrase
-            message = f"{self._url} returned {response.status_code}: {reason}"
-            if response.status_code not in _BUSY:
-                raise InputError(message)
-            seconds = response.headers.get("retry-after", "")  # or a date
-            seconds = min(float(seconds), _MAX_WAIT_SECONDS) if seconds.isdecimal() else None
-            raise UnavailableError(message, seconds=seconds)
-        predictions = document.get("predictions")
-        if not isinstance(predictions, list):
-            raise InputError(f"{self._url} returned no predictions but {quoted(response.text)}")
-        if len(predictions) != count:
-            raise InputError(
-                f"the server returned {counted(len(predictions), 'prediction')} for "
-                f"{counted(count, 'instance')}; select a signature with one for each instance"
-            )
-        return predictions
-
 
 def _json_value(value: Any) -> object:
-    """Converts a value that JSON lacks."""
     if isinstance(value, bytes):
         return {"b64": base64.b64encode(value).decode()}
     if hasattr(value, "tolist"):  # arrays and scalars of NumPy
         return value.tolist()
-    raise InputError(f"an instance contains a {type(value).__name__}; expected a type of JSON")
+    raise TypeError(f"an instance contains a {type(value).__name__}, which JSON does not have")

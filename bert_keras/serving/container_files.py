@@ -10,7 +10,7 @@ from urllib.parse import quote
 
 from jinja2 import Environment, PackageLoader, StrictUndefined
 
-from bert_keras.errors import check
+from bert_keras.errors import InputError
 from bert_keras.exporting.version_folder import METADATA
 from bert_keras.files import json_object
 
@@ -20,7 +20,7 @@ CONTAINER_FILES = ("compose.yaml", "kubernetes.yaml", "kserve.yaml", "Dockerfile
 
 
 def instructions(version_folder: str | os.PathLike) -> str:
-    """Returns the commands that serve saved_models/NAME and ask it, and the answer to expect."""
+    """Returns commands that serve saved_models/NAME and send a request, and the answer."""
     model = Path(version_folder).parent
     name, path = shlex.quote(model.name), shlex.quote(os.fspath(model.resolve()))
     example = json_object(Path(version_folder) / METADATA)["example"]
@@ -29,7 +29,7 @@ def instructions(version_folder: str | os.PathLike) -> str:
         for values in (example["instance"], example["prediction"])
     )
     request = shlex.quote(json.dumps({"instances": [instance]}, ensure_ascii=False))
-    answer = json.dumps({"predictions": [_shortened(prediction)]}, ensure_ascii=False)
+    answer = json.dumps({"predictions": [_rounded(prediction)]}, ensure_ascii=False)
     volume, server = f"-v {path}:/models/{name}:ro", f"tensorflow/serving:{IMAGE_VERSION}"
     return f"""Serve it with TF Serving in Docker, or without Docker:
   docker run --rm -p 127.0.0.1:8501:8501 {volume} -e MODEL_NAME={name} {server}
@@ -40,22 +40,22 @@ It answers, with more digits:
   {answer.replace('"..."', "...")}"""
 
 
-def _shortened(value: Any) -> Any:
+def _rounded(value: Any) -> Any:
     """Rounds numbers to four digits and keeps the first five items of a list."""
     if isinstance(value, dict):
-        return {name: _shortened(each) for name, each in sorted(value.items())}
+        return {name: _rounded(each) for name, each in sorted(value.items())}
     if isinstance(value, list):
-        return [*map(_shortened, value[:5]), *(["..."] if len(value) > 5 else [])]
+        return [*map(_rounded, value[:5]), *(["..."] if len(value) > 5 else [])]
     return float(f"{value:.4g}") if isinstance(value, float) else value
 
 
-def check_name(name: str) -> None:
+def check_name_in_files(name: str) -> None:
     """Raises InputError for a model name that is not valid in the files."""
-    check(
-        re.fullmatch("[A-Za-z0-9][A-Za-z0-9._-]*", name),
-        f"the model's name is {name!r}; the files of --serving-config allow a letter or digit, "
-        "followed by letters, digits, '.', '_' and '-'",
-    )
+    if not re.fullmatch("[A-Za-z0-9][A-Za-z0-9._-]*", name):
+        raise InputError(
+            f"the model's name is {name!r}; with --serving-config it begins with a letter or digit "
+            "and contains only letters, digits, '.', '_' and '-'"
+        )
 
 
 def write_container_files(model_folder: str | os.PathLike, folder: str | os.PathLike) -> None:
@@ -63,13 +63,8 @@ def write_container_files(model_folder: str | os.PathLike, folder: str | os.Path
     model, folder = Path(model_folder).resolve(), Path(folder).resolve()
     dns_name = re.sub("[^a-z0-9]+", "-", model.name.lower())  # as a DNS label has to be (RFC 1035)
     dns_name = dns_name if dns_name[0].isalpha() else f"model-{dns_name}"
-    templates = Environment(
-        loader=PackageLoader("bert_keras.serving"),
-        undefined=StrictUndefined,
-        trim_blocks=True,
-        lstrip_blocks=True,
-        keep_trailing_newline=True,
-    )
+    templates = Environment(loader=PackageLoader("bert_keras.serving"), undefined=StrictUndefined)
+    templates.trim_blocks = templates.lstrip_blocks = templates.keep_trailing_newline = True
     values: dict[str, Any] = {
         "name": model.name,
         "version": IMAGE_VERSION,

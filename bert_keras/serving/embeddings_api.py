@@ -1,17 +1,13 @@
-"""Reads requests of OpenAI's embeddings API and writes its responses.
-
-The API: https://platform.openai.com/docs/api-reference/embeddings/create
-"""
+"""Reads and answers requests of OpenAI's API, platform.openai.com/docs/api-reference/embeddings."""
 
 import base64
 from collections.abc import Mapping
-from dataclasses import dataclass
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 
-from bert_keras.serving.requests import DEFAULT_SIGNATURE, Refusal, read_document, string_bytes
-from bert_keras.serving.responses import json_values
+from bert_keras.serving import rest_api
+from bert_keras.serving.rest_api import Refusal
 
 COUNTS = "num_tokens"  # the signature that counts the tokens of a text, and its output
 
@@ -19,8 +15,7 @@ _MAX_TEXTS = 2048  # of a request, as in OpenAI's API
 _PARAMETERS = ("input", "model", "dimensions", "encoding_format", "user")
 
 
-@dataclass(frozen=True)
-class EmbeddingsRequest:
+class EmbeddingsRequest(NamedTuple):
     """A parsed request."""
 
     texts: np.ndarray  # [num_texts], bytes objects
@@ -28,61 +23,50 @@ class EmbeddingsRequest:
     is_base64: bool  # whether to encode the embeddings as base64 of little-endian float32 values
 
 
-def read_embeddings_request(body: bytes, model: str) -> EmbeddingsRequest:
-    """Parses a request to the served `model`. A parameter of the value null counts as missing."""
-    document = read_document(body)
+def read_request(body: bytes, model: str) -> EmbeddingsRequest:
+    """Parses a request to the served `model`. A parameter with the value null counts as missing."""
+    document = rest_api.read_document(body)
     texts, dimensions = document.get("input"), document.get("dimensions")
     texts = texts if isinstance(texts, list) else [texts]
     encoding = document.get("encoding_format")
-    checks = {
-        "input": (
-            1 <= len(texts) <= _MAX_TEXTS and all(isinstance(each, str) and each for each in texts),
-            f"1 to {_MAX_TEXTS} texts that are not empty; token ids are of another vocabulary",
-        ),
-        "dimensions": (
-            dimensions is None or (type(dimensions) is int and dimensions >= 1),
-            "an integer, at least 1",
-        ),
-        "encoding_format": (encoding in (None, "float", "base64"), "float or base64"),
-        **{name: (False, "no such parameter") for name in document if name not in _PARAMETERS},
-    }
-    for param, (is_valid, expected) in checks.items():
+
+    def check(param: str, is_valid: bool, expected: str) -> None:
         if not is_valid:
             raise Refusal(f"{param}: expected {expected}", param=param)
-    if document.get("model") != model:
-        raise Refusal(
-            f"The model {document.get('model')!s:.100} does not exist; expected {model!r}",
-            status=404,
-            param="model",
-            code="model_not_found",
-        )
-    texts = np.array([string_bytes(str(text)) for text in texts], object)
+
+    are_texts = all(isinstance(each, str) and each for each in texts)
+    expected = f"1 to {_MAX_TEXTS} texts that are not empty; token ids are of another vocabulary"
+    check("input", are_texts and 1 <= len(texts) <= _MAX_TEXTS, expected)
+    is_size = type(dimensions) is int and dimensions >= 1
+    check("dimensions", dimensions is None or is_size, "an integer, at least 1")
+    check("encoding_format", encoding in (None, "float", "base64"), "float or base64")
+    for name in document:
+        check(name, name in _PARAMETERS, "no such parameter")
+    if (name := document.get("model")) != model:
+        message = f"The model {name!s:.100} does not exist; expected {model!r}"
+        raise Refusal(message, status=404, param="model", code="model_not_found")
+    texts = np.array([rest_api.string_bytes(str(text)) for text in texts], object)
     return EmbeddingsRequest(texts, dimensions, encoding == "base64")
 
 
 def check_signatures(model: str, signatures: Mapping[str, Any]) -> None:
     """Raises Refusal unless the SignatureDefs of a model embed texts and count their tokens."""
-    for name, output in ((DEFAULT_SIGNATURE, "embedding"), (COUNTS, COUNTS)):
+    for name, output in ((rest_api.DEFAULT_SIGNATURE, "embedding"), (COUNTS, COUNTS)):
         signature = signatures.get(name)
         if not signature or {*signature.inputs} != {"text"} or output not in signature.outputs:
-            raise Refusal(
-                f"The model {model!r} has no signature {name} from text to {output}; export a "
-                "BertSentenceEncoder",
-                param="model",
-            )
+            message = f"The model {model!r} has no signature {name} from text to {output}"
+            raise Refusal(f"{message}; export a BertSentenceEncoder", param="model")
 
 
-def embeddings_response(
+def make_response(
     request: EmbeddingsRequest, embeddings: np.ndarray, num_tokens: np.ndarray, *, model: str
 ) -> dict[str, Any]:
-    """Returns the response for embeddings [num_texts, E] and counts [num_texts]."""
+    """Returns the response for embeddings, float32 [N,E], and numbers of tokens, int32 [N]."""
     if request.dimensions is not None:
         if request.dimensions > embeddings.shape[1]:
-            raise Refusal(
-                f"dimensions is {request.dimensions}; expected at most {embeddings.shape[1]}, the "
-                "size of the model's embeddings",
-                param="dimensions",
-            )
+            most = f"{embeddings.shape[1]}, the size of the model's embeddings"
+            message = f"dimensions is {request.dimensions}; expected at most {most}"
+            raise Refusal(message, param="dimensions")
         # An embedding of length 1 keeps that length.
         is_unit = np.abs(np.linalg.norm(embeddings, axis=1, keepdims=True) - 1) < 1e-3
         embeddings = embeddings[:, : request.dimensions]
@@ -93,14 +77,13 @@ def embeddings_response(
     if request.is_base64:
         rows = [base64.b64encode(row).decode() for row in embeddings.astype("<f4")]
     else:
-        rows = json_values("embedding", embeddings)
+        rows = rest_api.array_to_json("embedding", embeddings)
     data = [{"object": "embedding", "index": n, "embedding": row} for n, row in enumerate(rows)]
     usage = dict.fromkeys(("prompt_tokens", "total_tokens"), int(num_tokens.sum()))
     return {"object": "list", "data": data, "model": model, "usage": usage}
 
 
-def error_response(refusal: Refusal) -> dict[str, Any]:
-    """Returns the body of an error."""
+def make_error(refusal: Refusal) -> dict[str, Any]:
+    """Returns the value of "error" in a response."""
     kind = "invalid_request_error" if refusal.status < 500 else "server_error"
-    error = {"message": str(refusal), "type": kind, "param": refusal.param, "code": refusal.code}
-    return {"error": error}
+    return {"message": str(refusal), "type": kind, "param": refusal.param, "code": refusal.code}

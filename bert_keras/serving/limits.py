@@ -8,18 +8,17 @@ from dataclasses import dataclass
 
 from starlette.requests import Request
 
-from bert_keras.errors import InputError, check_least
-from bert_keras.serving.requests import Refusal
+from bert_keras.errors import check_least, check_range
+from bert_keras.fields import document_fields, setting
+from bert_keras.serving.rest_api import Refusal
 
 _FULL = "The batch scheduling queue to which this task was submitted is full"  # as TF Serving says
 
 
+@document_fields
 @dataclass(frozen=True, kw_only=True)
 class Limits:
     """Limits of a server; the defaults suit texts and token ids on a few cores.
-
-    Raises:
-        InputError: `max_batch_size` or `seconds` is out of range.
 
     Example:
 
@@ -28,18 +27,18 @@ class Limits:
     ```
     """
 
-    max_batch_size: int = 32  # rows of one session run; at least 1
-    max_requests: int = 1024  # requests that the server reads, queues or runs at the same time
-    max_text_bytes: int = 64 * 2**10  # size of one text
-    max_body_bytes: int = 16 * 2**20  # size of one request body, after decompression
-    max_total_bytes: int = 256 * 2**20  # size of all request bodies in memory together
-    # Time limit of one request, up to a day (86400); TF Serving's --rest_api_timeout_in_ms.
-    seconds: float = 30.0
+    max_batch_size: int = setting(32, "rows of one session run; at least 1")
+    max_requests: int = setting(1024, "requests that are read, queued or run at the same time")
+    max_text_bytes: int = setting(64 * 2**10, "size of one text")
+    max_body_bytes: int = setting(16 * 2**20, "size of one request body, after decompression")
+    max_total_bytes: int = setting(256 * 2**20, "size of all request bodies in memory together")
+    seconds: float = setting(30.0, "time limit of one request")
+    # Kubernetes waits 30 s from SIGTERM to SIGKILL.
+    grace_seconds: float = setting(20.0, "time of running requests when the server stops")
 
     def __post_init__(self):
         check_least(self, 1, "max_batch_size")
-        if not 0 < self.seconds <= 86400:
-            raise InputError(f"seconds is {self.seconds}; expected more than 0, at most 86400")
+        check_range(self, "a number above 0", "seconds")
 
 
 class BodyReader:
@@ -53,44 +52,43 @@ class BodyReader:
     @contextlib.asynccontextmanager
     async def body(self, request: Request) -> AsyncIterator[bytes]:
         """Yields the decompressed body of a request, which counts towards the limits meanwhile."""
-        if self._num_requests >= self._limits.max_requests:
+        limits, size = self._limits, 0  # `size` is the bytes of this request in memory
+        if self._num_requests >= limits.max_requests:
             raise Refusal(_FULL, status=503)
-        size = 0  # bytes that this request has in memory
 
-        def count(num_bytes: int) -> None:
+        def count_bytes(num_bytes: int) -> None:
             nonlocal size
             size += num_bytes
             self._num_bytes += num_bytes
-            if size > self._limits.max_body_bytes:
-                most = self._limits.max_body_bytes
+            if size > (most := limits.max_body_bytes):
                 message = f"The request body has more than {most} bytes; send several requests"
                 raise Refusal(message, status=413)
-            if self._num_bytes > self._limits.max_total_bytes:
+            if self._num_bytes > limits.max_total_bytes:
                 raise Refusal(_FULL, status=503)
 
         self._num_requests += 1
         try:
             chunks = []
             try:
-                async with asyncio.timeout(self._limits.seconds):
+                async with asyncio.timeout(limits.seconds):
                     async for chunk in request.stream():
-                        count(len(chunk))
+                        count_bytes(len(chunk))
                         chunks.append(chunk)
             except TimeoutError:
-                message = f"The request body did not arrive within {self._limits.seconds:g} s"
+                message = f"The request body did not arrive within {limits.seconds:g} s"
                 raise Refusal(message, status=408) from None
             body = b"".join(chunks)
             chunks.clear()  # a request keeps its body in memory once
             if "gzip" in request.headers.get("content-encoding", ""):
-                body = await asyncio.to_thread(_decompressed, body, self._limits.max_body_bytes)
-                count(len(body))
+                body = await asyncio.to_thread(_decompress, body, limits.max_body_bytes)
+                count_bytes(len(body))
             yield body
         finally:
             self._num_requests -= 1
             self._num_bytes -= size
 
 
-def _decompressed(body: bytes, max_bytes: int) -> bytes:
+def _decompress(body: bytes, max_bytes: int) -> bytes:
     """Decompresses a gzip body up to one byte after `max_bytes`; a damaged one becomes empty."""
     try:
         return zlib.decompressobj(wbits=zlib.MAX_WBITS | 16).decompress(body, max_bytes + 1)

@@ -1,7 +1,7 @@
 """Runs the HTTP APIs of a model folder on a port of this machine."""
 
 import contextlib
-import os
+import importlib
 import socket
 import threading
 from collections.abc import Iterator, Sequence
@@ -11,11 +11,10 @@ from urllib.parse import quote
 import uvicorn
 from uvicorn.protocols.http.h11_impl import H11Protocol
 
-from bert_keras.errors import InputError, answers_typos, check, import_tensorflow
+from bert_keras.errors import InputError, suggest_keyword_names
+from bert_keras.files import StrPath
 from bert_keras.serving.app import create_app
 from bert_keras.serving.limits import Limits
-
-_GRACE_SECONDS = 20  # for running requests; Kubernetes waits 30 from SIGTERM to SIGKILL
 
 
 class _Protocol(H11Protocol):
@@ -27,9 +26,9 @@ class _Protocol(H11Protocol):
         return bool(is_waiting)
 
 
-@answers_typos
+@suggest_keyword_names
 def serve(
-    model_folder: str | os.PathLike,
+    model_folder: StrPath,
     *,
     port: int = 8501,
     host: str = "127.0.0.1",
@@ -37,9 +36,6 @@ def serve(
     limits: Limits | None = None,
 ) -> None:
     """Serve a model until Ctrl-C or SIGTERM, then finish the running requests.
-
-    The function prints one line when the server accepts requests. `running_server` serves a model
-    in the background.
 
     Args:
         model_folder: The folder saved_models/NAME, which holds one folder for each version.
@@ -67,10 +63,10 @@ def serve(
             server.run(sockets=[listener])
 
 
-@answers_typos
+@suggest_keyword_names
 @contextlib.contextmanager
 def running_server(
-    model_folder: str | os.PathLike,
+    model_folder: StrPath,
     *,
     port: int = 0,
     versions: Sequence[int] = (),
@@ -108,35 +104,31 @@ def running_server(
 
 @contextlib.contextmanager
 def _server(
-    model_folder: str | os.PathLike,
-    host: str,
-    port: int,
-    versions: Sequence[int],
-    limits: Limits | None,
+    folder: StrPath, host: str, port: int, versions: Sequence[int], limits: Limits | None
 ) -> Iterator[tuple[uvicorn.Server, socket.socket]]:
     """Yields a server and its socket, which exists before the long load of the model."""
-    check(0 <= port < 2**16, f"port is {port}; expected 1 to 65535, or 0 for a free one")
+    limits = limits or Limits()
     family = socket.AF_INET6 if ":" in host else socket.AF_INET
     try:
         listener = socket.create_server((host, port), family=family, backlog=2048)
-    except (OSError, TypeError) as error:  # TypeError: an invalid host name
+    except (OSError, OverflowError, TypeError) as error:  # the last for an invalid host name
         raise InputError(
-            f"cannot listen on {host}, port {port}: {str(error).partition(' (')[0]}; choose "
-            "another --host, or a --port from 1024 to 65535 that no other program uses"
+            f"cannot listen on {host}, port {port}: {error}; choose another --host, or a --port "
+            "from 1024 to 65535 that no other program uses"
         ) from None
     with listener:
-        import_tensorflow(what="serve")
+        importlib.import_module("tensorflow")  # before the threads of the server use it
         # Its connections inherit the option. asyncio sets it only on sockets with an explicit
         # protocol number. Without it, each response takes 40 ms longer.
         listener.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
         config = uvicorn.Config(
-            create_app(model_folder, versions=versions, limits=limits),
+            create_app(folder, versions=versions, limits=limits),
             http=_Protocol,
             log_config=None,
             access_log=False,
             ws="none",
             lifespan="on",
-            timeout_graceful_shutdown=_GRACE_SECONDS,
+            timeout_graceful_shutdown=limits.grace_seconds,  # pyright: ignore[reportArgumentType]
         )
         yield uvicorn.Server(config), listener
 

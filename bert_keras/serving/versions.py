@@ -8,53 +8,37 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from bert_keras.errors import InputError, check
-from bert_keras.exporting.version_folder import WARMUP, check_files, is_version
-from bert_keras.files import check_exists
+from bert_keras.errors import InputError
+from bert_keras.exporting.version_folder import WARMUP, changed_file, is_version
+from bert_keras.files import StrPath, check_exists
 from bert_keras.serving.batching import Batcher
 from bert_keras.serving.limits import Limits
-from bert_keras.serving.model import LoadError, ServedModel, Tensors
-from bert_keras.serving.monitoring import CODES
-from bert_keras.serving.requests import DEFAULT_SIGNATURE, Call, Refusal
-
-_POLL_SECONDS = 1.0  # default of TF Serving's --file_system_poll_wait_seconds
-_STOP_SECONDS = 5.0  # for a version that is still loading when the server stops
+from bert_keras.serving.model import LoadError, ServedModel
+from bert_keras.serving.rest_api import CODES, DEFAULT_SIGNATURE, Call, Refusal, Tensors
 
 
-def chosen_versions(
-    model_folder: str | os.PathLike, numbers: Sequence[int] = ()
-) -> dict[int, Path]:
+def chosen_versions(model_folder: StrPath, numbers: Sequence[int] = ()) -> dict[int, Path]:
     """Returns the folders of the versions `numbers` of saved_models/NAME, by default the latest."""
     folder = Path(model_folder)
     check_exists(folder, expected="saved_models/NAME of an export")
     chosen = _selected(folder, numbers) if folder.is_dir() else {}
-    missing = sorted({*numbers} - chosen.keys())
-    check(not missing, f"{folder} does not contain version {', '.join(map(str, missing))}")
+    if missing := sorted({*numbers} - chosen.keys()):
+        raise InputError(f"{folder} does not contain version {', '.join(map(str, missing))}")
     if not chosen:
-        raise InputError(
-            f"{folder} contains no version folder (1, 2, ...); give "
-            f"{folder.parent if is_version(folder.name) else 'saved_models/NAME of an export'}"
-        )
+        parent = folder.parent if is_version(folder.name) else "saved_models/NAME of an export"
+        raise InputError(f"{folder} contains no version folder (1, 2, ...); give {parent}")
     return chosen
 
 
 def _selected(folder: Path, numbers: Sequence[int]) -> dict[int, Path]:
-    children = (each for each in folder.iterdir() if is_version(each.name) and each.is_dir())
-    folders = {int(child.name): child for child in children}
+    folders = {int(p.name): p for p in folder.iterdir() if is_version(p.name) and p.is_dir()}
     return {n: folders[n] for n in numbers or sorted(folders)[-1:] if n in folders}
 
 
 def load_version(folder: Path, *, limits: Limits, on_run: Callable[..., None]) -> Batcher:
-    """Loads saved_models/NAME/VERSION, runs its warm-up requests and starts its batcher.
-
-    In the first run of a signature, TensorFlow allocates memory and chooses kernels. As in TF
-    Serving, a version whose warm-up requests fail cannot be loaded (LoadError), nor can one with a
-    file that differs from what was exported.
-    """
-    try:
-        check_files(folder)
-    except InputError as error:
-        raise LoadError("DATA_LOSS", str(error)) from error
+    """Loads a version and runs its warm-up requests; LoadError if one fails, as in TF Serving."""
+    if name := changed_file(folder):
+        raise LoadError("DATA_LOSS", f"{name} is not the file that bert-keras export wrote")
     model = ServedModel(folder, seconds=limits.seconds)
     try:
         for request in warmup_requests(folder):
@@ -66,10 +50,7 @@ def load_version(folder: Path, *, limits: Limits, on_run: Callable[..., None]) -
 
 
 def warmup_requests(folder: Path) -> list[dict]:
-    """Reads the requests that `bert_keras.exporting.export` wrote; [] if a version has no file.
-
-    It stands here because that module imports Keras, which takes 2 s and which no server needs.
-    """
+    """Reads the warm-up requests of an export; [] if the version has none."""
     import tensorflow as tf
     from google.protobuf.message import DecodeError
     from tensorflow_serving.apis.prediction_log_pb2 import PredictionLog
@@ -77,19 +58,16 @@ def warmup_requests(folder: Path) -> list[dict]:
     path = folder / WARMUP
     if not path.is_file():
         return []
+    requests = []
     try:
-        records = tf.data.TFRecordDataset(os.fspath(path)).as_numpy_iterator()
-        messages = [PredictionLog.FromString(record).predict_log.request for record in records]
-        return [
-            {
-                "signature": each.model_spec.signature_name,
-                "inputs": {name: tf.make_ndarray(each.inputs[name]) for name in each.inputs},
-            }
-            for each in messages
-        ]
+        for record in tf.data.TFRecordDataset(os.fspath(path)).as_numpy_iterator():
+            message = PredictionLog.FromString(record).predict_log.request
+            inputs = {name: tf.make_ndarray(each) for name, each in message.inputs.items()}
+            requests.append({"signature": message.model_spec.signature_name, "inputs": inputs})
     except (tf.errors.DataLossError, DecodeError, TypeError, ValueError) as error:
         message = f"{path} does not contain complete PredictionLogs; export the model again"
         raise LoadError("DATA_LOSS", message) from error
+    return requests
 
 
 def _warm_up(model: ServedModel, signature_name: str, inputs: Tensors) -> None:
@@ -98,7 +76,7 @@ def _warm_up(model: ServedModel, signature_name: str, inputs: Tensors) -> None:
             raise Refusal(f"its inputs are {', '.join(sorted(inputs))}")
         model.predict(signature_name, inputs)
     except Refusal as error:
-        if error.status != 504:  # a run that exceeds the time limit is no failure
+        if error.status != 504:  # a run that exceeds the time limit is not a failure
             message = f"a warm-up request of {signature_name} fails: {error}"
             raise LoadError(CODES.get(error.status, "UNKNOWN"), message) from error
 
@@ -114,49 +92,44 @@ class _Version:
 
 
 class Versions:
-    """Loads new versions of a model and unloads those that they replace, as TF Serving does.
+    """Loads new versions of a model and unloads the replaced ones, as TF Serving does.
 
     A version is loaded once two successive checks find the same files, so that no version is loaded
     while it is being copied. A version that cannot be loaded is tried again when its files change.
     The old version serves requests until the new one is available. It is closed after the requests
-    that use it have ended. With `numbers`, these versions are served instead of the latest one.
-    `load` loads a version folder or raises LoadError.
+    that use it have ended. `numbers` are the versions to serve, by default the latest one.
     """
 
     def __init__(
-        self,
-        model_folder: str | os.PathLike,
-        *,
-        numbers: Sequence[int] = (),
-        load: Callable[[Path], Batcher],
+        self, model_folder: StrPath, *, numbers: Sequence[int] = (), load: Callable[[Path], Batcher]
     ):
         self._folder = Path(model_folder).resolve()
         self.name = self._folder.name
-        self._numbers = tuple(numbers)
-        self._load_folder = load
+        self._numbers, self._load_folder = tuple(numbers), load
         self._versions: dict[int, _Version] = {}
         self._files: dict[int, frozenset] = {}  # of each folder, at the last check
         self._changed = threading.Condition()
         self._stopped = threading.Event()
-        self._watcher = threading.Thread(target=self._watch, name="versions", daemon=True)
+        self._watcher: threading.Thread | None = None
         for number, folder in sorted(chosen_versions(self._folder, numbers).items()):
             self._load(number, folder, _file_states(folder))
             if message := self._versions[number].error[1]:
                 self.close()
-                raise InputError(f"{folder} is no usable SavedModel ({message}); export it again")
+                raise InputError(f"{folder} cannot be served: {message}; export it again")
 
-    def watch(self) -> None:
-        """Starts a thread that checks the folder every second until `close`."""
+    def watch(self, *, seconds: float = 1.0) -> None:
+        """Starts a thread that checks the folder every `seconds`, by default as TF Serving."""
+
+        def check_repeatedly() -> None:
+            while not self._stopped.wait(seconds):
+                try:
+                    with contextlib.suppress(OSError):  # the folder is unreachable for a moment
+                        self.check_folder()
+                except Exception:  # an unexpected one must not end the thread
+                    logging.getLogger(__name__).exception("cannot check %s", self._folder)
+
+        self._watcher = threading.Thread(target=check_repeatedly, name="versions", daemon=True)
         self._watcher.start()
-
-    def _watch(self) -> None:
-        while not self._stopped.wait(_POLL_SECONDS):
-            try:
-                self.check_folder()
-            except OSError:
-                pass  # the folder may be unreachable for a moment
-            except Exception:  # an unexpected one must not end the thread
-                logging.getLogger(__name__).exception("cannot check %s", self._folder)
 
     def check_folder(self) -> None:
         """Checks the folder once: loads new versions that are complete, unloads replaced ones."""
@@ -177,16 +150,16 @@ class Versions:
         version = self._versions[number] = _Version(number, files)
         try:
             batcher = self._load_folder(folder)
+        except LoadError as error:
+            version.state, version.error = "END", (error.code, str(error))
         except Exception as error:
-            code = error.code if isinstance(error, LoadError) else "UNKNOWN"
-            version.state, version.error = "END", (code, str(error))
-            if not isinstance(error, LoadError):
-                raise
-            return
-        if self._stopped.is_set():
-            batcher.close()
-            return
-        version.batcher, version.state = batcher, "AVAILABLE"
+            version.state, version.error = "END", ("UNKNOWN", str(error))
+            raise
+        else:
+            if self._stopped.is_set():
+                batcher.close()
+            else:
+                version.batcher, version.state = batcher, "AVAILABLE"
 
     def _unload(self, version: _Version) -> None:
         with self._changed:
@@ -222,15 +195,11 @@ class Versions:
     def statuses(self, call: Call) -> list[dict[str, object]]:
         """Returns the states of the requested versions, newest first."""
         versions = sorted(self._versions.items(), reverse=True) if call.model == self.name else ()
-        states = [
-            {
-                "version": str(number),
-                "state": each.state,
-                "status": {"error_code": each.error[0], "error_message": each.error[1]},
-            }
-            for number, each in versions
-            if call.version in (None, number)
-        ]
+        states = []
+        for number, each in versions:
+            if call.version in (None, number):
+                status = dict(zip(("error_code", "error_message"), each.error, strict=True))
+                states.append({"version": str(number), "state": each.state, "status": status})
         if not states:
             which = "any versions" if call.version is None else f"version {call.version}"
             raise Refusal(f"Could not find {which} of model {call.model}", status=404)
@@ -239,8 +208,8 @@ class Versions:
     def close(self) -> None:
         """Stops the thread of `watch` and closes every version."""
         self._stopped.set()
-        if self._watcher.is_alive():
-            self._watcher.join(_STOP_SECONDS)
+        if self._watcher:
+            self._watcher.join(5.0)  # seconds, as a version may still be loading
         for version in list(self._versions.values()):
             if version.batcher:
                 version.batcher.close()
@@ -249,9 +218,8 @@ class Versions:
 def _file_states(folder: Path) -> frozenset[tuple[str, int, int]]:
     """Returns the path, size in bytes and modification time in ns of every file in `folder`."""
     states = set()
-    for parent, _, names in os.walk(folder):
-        for path in (os.path.join(parent, name) for name in names):
-            with contextlib.suppress(OSError):  # removed meanwhile
-                status = os.stat(path)
-                states.add((path, status.st_size, status.st_mtime_ns))
+    for path in (os.path.join(parent, n) for parent, _, names in os.walk(folder) for n in names):
+        with contextlib.suppress(OSError):  # removed meanwhile
+            status = os.stat(path)
+            states.add((path, status.st_size, status.st_mtime_ns))
     return frozenset(states)

@@ -1,8 +1,8 @@
-"""Tokenizes text by the rules of a tokenizer.json, with character offsets.
+"""Reads and builds the rules of a tokenizer.json, and tokenizes by them with character offsets.
 
-A tokenizer.json is a file of the library `tokenizers`. It holds the tokens, the normalization and
-the splitting of a byte-level BPE tokenizer (RoBERTa, ModernBERT) or a Unigram tokenizer (ALBERT,
-XLM-RoBERTa, KoBERT). The ids equal those of Hugging Face's tokenizers.
+A tokenizer.json of the library `tokenizers` describes a byte-level BPE tokenizer (RoBERTa,
+ModernBERT) or a Unigram tokenizer (ALBERT, XLM-RoBERTa, KoBERT). The ids equal the ids of Hugging
+Face's tokenizers. Rules of Unigram are built from SentencePiece's ModelProto `model`.
 """
 
 import hashlib
@@ -12,11 +12,13 @@ from collections.abc import Sequence
 from dataclasses import replace
 from functools import cache
 from pathlib import Path
+from typing import Any
 
-from tokenizers import Encoding, Tokenizer, decoders
-from tokenizers.processors import ByteLevel
+from tokenizers import AddedToken, Regex, Tokenizer, decoders, normalizers, pre_tokenizers
+from tokenizers.models import BPE, Unigram
+from tokenizers.processors import ByteLevel, RobertaProcessing, TemplateProcessing
 
-from bert_keras.errors import InputError, check
+from bert_keras.errors import InputError
 from bert_keras.files import StrPath, text_lines, write_text
 from bert_keras.text.tokenizer import (
     TextTokenizer,
@@ -44,6 +46,7 @@ SPECIALS = {
 }
 SPLITTERS = {"BPE": '"ByteLevel"', "Unigram": '"Metaspace"'}
 SUPPORTED = "known are WordPiece, byte-level BPE and SentencePiece's Unigram"
+EXCLUDED_SCORE = -100.0  # added to the score of a token that must never be chosen
 VOCABULARY_FILE, RULES_FILE = "vocab.txt", "tokenizer.json"
 
 
@@ -55,14 +58,11 @@ def vocabulary_in(folder: Path) -> Vocabulary | None:
 
 def records_vocabulary(records: StrPath) -> Vocabulary:
     """Returns the vocabulary in a folder of records; raises InputError without one."""
-    is_path = isinstance(records, (str, os.PathLike))
-    folder = Path(records if is_path else "")
-    is_folder = is_path and folder.is_dir()
-    check(is_folder, f"{records} is not a folder; expected one of bert-tfrecords build")
-    if (vocabulary := vocabulary_in(folder)) is None:
-        check(any(folder.glob("*.tfrecord")), f"{records} contains no records (*.tfrecord)")
-        found = f"{records} contains no vocab.txt and no tokenizer.json"
-        raise InputError(f"{found}; copy the vocabulary of the records there")
+    if (vocabulary := vocabulary_in(Path(records))) is None:
+        raise InputError(
+            f"{records} is not a folder of records with their vocab.txt or tokenizer.json; name "
+            "the folder that bert-tfrecords build wrote"
+        )
     return vocabulary
 
 
@@ -82,9 +82,8 @@ def write_vocabulary(vocabulary: Vocabulary, folder: Path) -> Path:
 
 def vocabulary_file(vocabulary: Vocabulary) -> tuple[str, str]:
     """Returns the name and the content of the file that `write_vocabulary` writes."""
-    if vocabulary.rules:
-        return RULES_FILE, vocabulary.rules
-    return VOCABULARY_FILE, vocabulary.lines
+    rules = vocabulary.rules
+    return (RULES_FILE, rules) if rules else (VOCABULARY_FILE, vocabulary.lines)
 
 
 def vocabulary_sha256(vocabulary: Vocabulary) -> str:
@@ -95,21 +94,18 @@ def vocabulary_sha256(vocabulary: Vocabulary) -> str:
 def rules_vocabulary(rules: str, *, file: str | os.PathLike = RULES_FILE) -> Vocabulary:
     """Returns the vocabulary of the text of a tokenizer.json, which an error calls `file`.
 
-    The rules are converted to the current format of `tokenizers`, because the files of published
-    models use older ones. Raises InputError if the text is damaged, or not of a tokenizer like
-    those of RoBERTa, ModernBERT, ALBERT, XLM-RoBERTa or KoBERT.
+    The rules are converted from the older formats of published models to the current one.
     """
     try:
         source, tokenizer = json.loads(rules), Tokenizer.from_str(rules)
+        kind, split = type(tokenizer.model).__name__, json.dumps(source.get("pre_tokenizer"))
+        is_nested = kind == "BPE" and '"pretokenizers"' in split
+        if kind not in SPECIALS or SPLITTERS[kind] not in split or is_nested:
+            raise ValueError(f"a {kind} tokenizer that splits by {split}")
+        if kind == "BPE" and not source["model"]["merges"]:
+            raise ValueError("it has no merges")
     except Exception as error:  # the only class that `tokenizers` raises
-        expected = "expected a tokenizer.json, or a vocab.txt"
-        raise InputError(f"{file} is damaged or of another kind ({error}); {expected}") from error
-    kind, split = type(tokenizer.model).__name__, json.dumps(source.get("pre_tokenizer"))
-    is_nested = kind == "BPE" and '"pretokenizers"' in split
-    if kind not in SPECIALS or SPLITTERS[kind] not in split or is_nested:
-        raise InputError(f"{file} is of a {kind} tokenizer that splits by {split}; {SUPPORTED}")
-    has_merges = kind != "BPE" or source["model"]["merges"]
-    check(has_merges, "the tokenizer has no merges; copy its files again")
+        raise InputError(f"{file} is damaged or of another kind ({error}); {SUPPORTED}") from error
     tokens = source["model"]["vocab"]
     ids = tokens if kind == "BPE" else {token: i for i, (token, _) in enumerate(tokens)}
     ids = ids | {token["content"]: token["id"] for token in source.get("added_tokens") or ()}
@@ -121,7 +117,7 @@ def rules_vocabulary(rules: str, *, file: str | os.PathLike = RULES_FILE) -> Voc
 def tokenizer_of(
     vocabulary: Vocabulary, *, lowercase: bool, shortens_first: bool = False
 ) -> TextTokenizer:
-    """Builds the tokenizer of a vocabulary, whose rules take no `lowercase`."""
+    """Builds the tokenizer of a vocabulary; `lowercase` is only for WordPiece."""
     vocabulary = replace(vocabulary, shortens_first=shortens_first)
     if vocabulary.rules:
         return FastTokenizer(vocabulary)
@@ -171,19 +167,22 @@ class FastTokenizer(TextTokenizer):
                 if (token_id := vocabulary.ids[token]) < len(tokens):
                     tokens[token_id][0] = f" {token}"
         self._tokenizer = Tokenizer.from_str(json.dumps(settings))
-        self._tokenizer.encode_special_tokens = True  # as text: "[SEP]" is no token in a text
+        self._tokenizer.encode_special_tokens = True  # "[SEP]" in a text is plain text
         if settings["model"]["type"] == "BPE":
             # The splitter may add a leading space, which must not be counted in offsets.
-            splitter = settings["pre_tokenizer"]
-            self._tokenizer.post_processor = ByteLevel(
-                add_prefix_space=splitter["add_prefix_space"], trim_offsets=True
-            )
+            prefixed = settings["pre_tokenizer"]["add_prefix_space"]
+            self._tokenizer.post_processor = ByteLevel(add_prefix_space=prefixed, trim_offsets=True)
 
     @names_invalid_texts
     def encode_batch(self, texts: Sequence[str]) -> list[TokenizedText]:
+        tokens, results = self.vocabulary.tokens, []
         num_removed = list(map(self._num_removed, texts))
         texts = [text[num:] for text, num in zip(texts, num_removed, strict=True)]
-        return list(map(self._tokenized, self._tokenizer.encode_batch(texts), num_removed))
+        for encoding, num in zip(self._tokenizer.encode_batch(texts), num_removed, strict=True):
+            offsets = [(start + num, end + num) for start, end in encoding.offsets]
+            names = [tokens[token_id] for token_id in encoding.ids]
+            results.append(TokenizedText(encoding.ids, names, offsets))
+        return results
 
     @names_invalid_texts
     def ids_batch(self, texts: Sequence[str]) -> list[list[int]]:
@@ -201,7 +200,100 @@ class FastTokenizer(TextTokenizer):
         kept = (index for index, char in enumerate(text) if normalizer.normalize_str(char))
         return next(kept, len(text))
 
-    def _tokenized(self, encoding: Encoding, num_removed: int) -> TokenizedText:
-        tokens = [self.vocabulary.tokens[token_id] for token_id in encoding.ids]
-        offsets = [(start + num_removed, end + num_removed) for start, end in encoding.offsets]
-        return TokenizedText(encoding.ids, tokens, offsets)
+
+def byte_pair_rules(model: BPE, *, prefixed: bool = False) -> str:
+    """Builds the tokenizer.json of a byte-level BPE, as RobertaTokenizer of transformers does."""
+    tokenizer = Tokenizer(model)
+    _, _, cls, sep, _ = tokens = ROBERTA_SPECIALS.tokens
+    tokenizer.pre_tokenizer = pre_tokenizers.ByteLevel(add_prefix_space=prefixed)
+    tokenizer.decoder = decoders.ByteLevel()
+    ids = _add_specials(tokenizer, tokens)
+    ends = (sep, ids[sep]), (cls, ids[cls])
+    tokenizer.post_processor = RobertaProcessing(*ends, add_prefix_space=prefixed)
+    return tokenizer.to_str()
+
+
+def unigram_rules(model: Any, *, lowercase: bool, keeps_accents: bool) -> str:
+    """Builds the tokenizer.json of ALBERT's SentencePiece model, as transformers 4 does."""
+    steps = unigram_steps(lowercase=lowercase, keeps_accents=keeps_accents)
+    unigrams = _with_divided_commas(model)
+    return _unigram_text(unigrams, [*steps, *_normalization(model)], ALBERT_SPECIALS)
+
+
+def sentencepiece_rules(model: Any) -> str:
+    """Builds the tokenizer.json that tokenizes as SentencePiece does: KerasHub's ALBERT."""
+    tokens = [(each.piece, each.score) for each in model.pieces]
+    unigrams = Unigram(tokens, unk_id=model.trainer_spec.unk_id, byte_fallback=False)
+    return _unigram_text(unigrams, _normalization(model), ALBERT_SPECIALS)
+
+
+def xlm_roberta_rules(model: Any) -> str:
+    """Builds the tokenizer.json of a SentencePiece Unigram model, as XLMRobertaTokenizer does."""
+    # fairseq's ids: four special tokens, the tokens of the model but its first three, <mask>.
+    pad, unk, cls, sep, mask = XLM_ROBERTA_SPECIALS.tokens
+    tokens = [(token, 0.0) for token in (cls, pad, sep, unk)]
+    tokens += [(each.piece, each.score) for each in model.pieces[3:]]
+    unigrams = Unigram([*tokens, (mask, 0.0)], unk_id=3, byte_fallback=False)
+    return _unigram_text(unigrams, _normalization(model), XLM_ROBERTA_SPECIALS)
+
+
+def kobert_rules(model: Any) -> str:
+    """Builds the tokenizer.json of KoBERT's SentencePiece Unigram model (SKTBrain/KoBERT)."""
+    # Dropping accents by NFKD decomposes Hangul, which SentencePiece composes again, as NFC does.
+    steps = [*unigram_steps(lowercase=False, keeps_accents=False), normalizers.NFC()]
+    unigrams = _with_divided_commas(model)
+    return _unigram_text(unigrams, [*steps, *_normalization(model)], KOBERT_SPECIALS)
+
+
+def _with_divided_commas(model) -> Unigram:
+    """Returns the tokens; a token that ends in a digit and a comma gets EXCLUDED_SCORE."""
+    # The tokenizers of ALBERT (tokenization.py of Lan et al.) and XLNet separate a comma from the
+    # digit before it. With this score, such a token is never chosen.
+    tokens = []
+    for each in model.pieces:
+        is_divided = each.piece.endswith(",") and each.piece[-2:-1].isdigit()
+        tokens.append((each.piece, each.score + (EXCLUDED_SCORE if is_divided else 0.0)))
+    return Unigram(tokens, unk_id=model.trainer_spec.unk_id, byte_fallback=False)
+
+
+def _normalization(model) -> list[normalizers.Normalizer]:
+    """Returns the normalization of SentencePiece itself."""
+    charsmap = model.normalizer_spec.precompiled_charsmap
+    steps: list[normalizers.Normalizer] = [normalizers.Replace(Regex(" {2,}"), " ")]
+    return [normalizers.Precompiled(charsmap), *steps] if charsmap else steps
+
+
+def _unigram_text(model: Unigram, steps: list[normalizers.Normalizer], specials: Specials) -> str:
+    tokenizer = Tokenizer(model)
+    tokenizer.normalizer = normalizers.Sequence(steps)
+    space = pre_tokenizers.Metaspace(replacement=WORD_MARK, prepend_scheme="always")
+    tokenizer.pre_tokenizer = pre_tokenizers.Sequence([pre_tokenizers.WhitespaceSplit(), space])
+    tokenizer.decoder = decoders.Metaspace(replacement=WORD_MARK, prepend_scheme="always")
+    ids = _add_specials(tokenizer, specials.tokens)
+    _, _, cls, sep, _ = specials.tokens
+    separators, segment = " ".join(specials.num_separators * [f"{sep}:0"]), specials.second_segment
+    tokenizer.post_processor = TemplateProcessing(
+        single=f"{cls}:0 $A:0 {sep}:0",
+        pair=f"{cls}:0 $A:0 {separators} $B:{segment} {sep}:{segment}",
+        special_tokens=[(token, ids[token]) for token in (cls, sep)],
+    )
+    return tokenizer.to_str()
+
+
+def unigram_steps(*, lowercase: bool, keeps_accents: bool) -> list[normalizers.Normalizer]:
+    """Returns the normalization that ALBERT applies before SentencePiece normalizes."""
+    quotes = ("``", "''")
+    steps: list[normalizers.Normalizer] = [normalizers.Replace(each, '"') for each in quotes]
+    if not keeps_accents:
+        steps += [normalizers.NFKD(), normalizers.StripAccents()]
+    return [*steps, normalizers.Lowercase()] if lowercase else steps
+
+
+def _add_specials(tokenizer: Tokenizer, tokens: tuple[str, ...]) -> dict:
+    """Registers the special tokens and returns their ids; KeyError if one is not a token."""
+    vocabulary = tokenizer.get_vocab()
+    ids = {token: vocabulary[token] for token in tokens}
+    *others, mask = tokens
+    added = [AddedToken(token, special=True, normalized=False) for token in others]
+    tokenizer.add_special_tokens([*added, AddedToken(mask, special=True, lstrip=True)])
+    return ids

@@ -1,30 +1,100 @@
-"""Packs token ids into padded rows of `[CLS] A [SEP] B [SEP]`, one or more sequences a row.
+"""Encodes texts, and packs ids into rows: `[CLS] A [SEP] B [SEP]`, or `<s> A </s></s> B </s>`."""
 
-The special tokens are those of the vocabulary: RoBERTa's rows are `<s> A </s></s> B </s>`, and all
-their tokens have segment id 0.
-"""
-
+import re
 from collections.abc import Callable, Sequence
 from itertools import chain
-from typing import NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
-from bert_keras.errors import check, check_count
+from bert_keras.errors import check_count, suggest_keyword_names
+from bert_keras.text.columns import checked_columns
 from bert_keras.text.vocab import Vocabulary
+
+if TYPE_CHECKING:
+    from bert_keras.text.tokenizer import TextTokenizer
+
+MASK = "[MASK]"
+# Includes the white space before "[MASK]", which RoBERTa would turn into tokens.
+MASK_PATTERN = r"[\t-\r ]*\[MASK\]"
+
+
+@suggest_keyword_names
+def encode(
+    tokenizer: "TextTokenizer",
+    texts: Sequence[str],
+    text_pairs: Sequence[str] | None = None,
+    *,
+    max_length: int,
+) -> dict[str, np.ndarray]:
+    """Encodes texts, or pairs of texts, as rows of `[CLS] text [SEP] text_pair [SEP]`.
+
+    Args:
+        tokenizer: The tokenizer of the model, such as `model.tokenizer`.
+        texts: The first text of each row.
+        text_pairs: The second text of each row.
+        max_length: Maximum number of tokens of a row, special tokens included. A longer row loses
+            tokens at the end of its longer text.
+
+    Returns:
+        `input_ids`, `input_mask` (1 for a token, 0 for padding) and `segment_ids`, int32 [B,T],
+        where T is the length of the longest row.
+
+    Raises:
+        InputError: `texts` and `text_pairs` differ in number, one of them is a single string or
+            has an item that is not a valid string, or `max_length` leaves no space for a token.
+
+    Example:
+
+    ```python
+    model = BertClassifier.from_pretrained("films")
+    logits = model(encode(model.tokenizer, ["a good film"], max_length=128))
+    ```
+    """
+    columns = checked_columns(texts, text_pairs)
+    ids = [tokenizer.ids_batch(column) for column in columns]
+    return pack(*ids, vocabulary=tokenizer.vocabulary, max_length=max_length)
+
+
+@suggest_keyword_names
+def encode_masked(
+    tokenizer: "TextTokenizer",
+    texts: Sequence[str],
+    text_pairs: Sequence[str] | None = None,
+    *,
+    max_length: int,
+) -> dict[str, np.ndarray]:
+    """Encodes texts in which each "[MASK]" is a token that a `BertMaskedLM` predicts.
+
+    The arguments and errors are the same as for `encode`.
+
+    Returns:
+        The arrays of `encode`, and `masked_lm_positions`, int32 [B,P], the positions of the mask
+        tokens of each row, padded with 0.
+    """
+    columns = checked_columns(texts, text_pairs)
+    ids = [ids_with_masks(column, tokenizer) for column in columns]
+    inputs = pack(*ids, vocabulary=tokenizer.vocabulary, max_length=max_length)
+    rows, positions = np.nonzero(inputs["input_ids"] == tokenizer.vocabulary.mask_id)
+    num_masks = np.bincount(rows, minlength=len(texts))
+    positions_BP = np.zeros((len(texts), num_masks.max(initial=0)), np.int32)
+    positions_BP[np.arange(positions_BP.shape[1]) < num_masks[:, None]] = positions
+    return {**inputs, "masked_lm_positions": positions_BP}
+
+
+def ids_with_masks(texts: Sequence[str], tokenizer: "TextTokenizer") -> list[list[int]]:
+    """Same as `tokenizer.ids_batch`, but each "[MASK]" in a text becomes the mask token."""
+    parts = [re.split(MASK_PATTERN, text) for text in texts]
+    ids = iter(tokenizer.ids_batch(list(chain.from_iterable(parts))))
+    mask_id = tokenizer.vocabulary.mask_id
+    return [list(chain.from_iterable((mask_id, *next(ids)) for _ in each))[1:] for each in parts]
 
 
 class TextSpans(NamedTuple):
-    """M texts and their positions in the packed rows; each field is int [M].
-
-    The texts are ordered by row and column. The tokens of a text are
-    `tokens[start : start + length]`, where `tokens` is one flat array of ids.
-    """
+    """M texts, ordered by row and column, and their positions in packed rows; int [M] each."""
 
     rows: np.ndarray  # the row of each text
-    # The column of the first token of each text. It follows a [CLS] if the text is the first of its
-    # sequence, otherwise the [SEP] (or both) of the preceding text.
-    columns: np.ndarray
+    columns: np.ndarray  # of the first token of each text, after [CLS] or the preceding [SEP]s
     starts: np.ndarray  # the index of the first token in the flat array
     lengths: np.ndarray  # in tokens
     segments: np.ndarray  # segment ids
@@ -36,18 +106,19 @@ def span_indices(starts: np.ndarray, lengths: np.ndarray) -> np.ndarray:
     return np.repeat(starts - (np.cumsum(lengths) - lengths), lengths) + np.arange(lengths.sum())
 
 
-def joined(texts: Sequence[Sequence[int]]) -> tuple[np.ndarray, np.ndarray]:
+def flatten(texts: Sequence[Sequence[int]]) -> tuple[np.ndarray, np.ndarray]:
     """Returns the concatenated ids of all texts, int32 [M], and the ids per text, int64 [N]."""
     lengths = np.fromiter(map(len, texts), np.int64, len(texts))
     return np.fromiter(chain.from_iterable(texts), np.int32, int(lengths.sum())), lengths
 
 
-def truncated_lengths(length_a, length_b, *, limit: int, shortens_first: bool = False):
-    """Returns the lengths of texts A and B, integers or arrays, cut to `limit` tokens together.
+def truncated_lengths(
+    length_a: Any, length_b: Any, *, limit: int, shortens_first: bool = False
+) -> tuple[Any, Any]:
+    """Returns the lengths of texts A and B, integers or arrays, that fit `limit` tokens together.
 
     Tokens are removed one at a time from the longer text, and from B if both are equally long
-    (google-research/bert `truncate_seq_pair`). With `shortens_first`, A has the smaller half unless
-    it is the longer text ("longest_first" of `tokenizers`, and so of transformers).
+    (google-research/bert `truncate_seq_pair`), or from A with `shortens_first` (transformers).
     """
     gains = length_a > length_b if shortens_first else 1
     truncated_a = np.minimum(length_a, np.maximum(limit - length_b, (limit + gains) // 2))
@@ -62,35 +133,21 @@ def pack(
     max_length: int,
     num_columns: Callable[[int, int], int] = min,
 ) -> dict[str, np.ndarray]:
-    """Packs one text, or two, into each row, and truncates texts that do not fit.
+    """Packs the ids of one text, or two, into each row, and truncates texts that do not fit.
 
-    Args:
-        firsts: The token ids of the first text of each row.
-        seconds: The token ids of the second text of each row.
-        vocabulary: Gives the special tokens.
-        max_length: Maximum number of tokens of a row, special tokens included.
-        num_columns: Returns T for the length of the longest row, the default, and `max_length`.
-
-    Returns:
-        `input_ids`, `input_mask` and `segment_ids`, int32 [B,T]. The first text and the [SEP] after
-        it have segment id 0. Padding is [PAD] with mask 0 and segment id 0.
+    `num_columns` returns T for the length of the longest row and `max_length`. Returns `input_ids`,
+    `input_mask` and `segment_ids`, int32 [B,T]; padding has the mask 0 and the segment id 0.
     """
     num_texts = 1 if seconds is None else 2
     num_specials = vocabulary.num_specials(num_texts)
     check_count("max_length", max_length, least=num_specials + 1)
-    counts = len(firsts), len(firsts if seconds is None else seconds)
-    found = "there are {} first and {} second texts".format(*counts)
-    check(counts[0] == counts[1], f"{found}; expected the same number")
-    tokens, lengths = joined([*firsts, *(seconds or ())])
-    starts_NK = (np.cumsum(lengths) - lengths).reshape(num_texts, -1).T
-    lengths_NK = lengths.reshape(num_texts, -1).T
-    limit = max_length - num_specials
-    if seconds is None:
-        lengths_NK = np.minimum(lengths_NK, limit)
-    else:
-        rule = vocabulary.shortens_first
-        lengths = truncated_lengths(*lengths_NK.T, limit=limit, shortens_first=rule)
-        lengths_NK = np.stack(lengths, axis=1)
+    tokens, lengths = flatten([*firsts, *(seconds or ())])
+    shape, limit = (num_texts, len(firsts)), max_length - num_specials
+    starts_NK = (np.cumsum(lengths) - lengths).reshape(shape).T
+    lengths_NK = np.minimum(lengths.reshape(shape).T, limit)
+    if seconds is not None:
+        rule = {"limit": limit, "shortens_first": vocabulary.shortens_first}
+        lengths_NK = np.stack(truncated_lengths(*lengths.reshape(shape), **rule), axis=1)
     longest = int((lengths_NK.sum(axis=1) + num_specials).max(initial=0))
     length = num_columns(longest, max_length)
     return packed_texts(tokens, starts_NK, lengths_NK, length=length, vocabulary=vocabulary)
@@ -106,8 +163,7 @@ def packed_texts(
 ) -> dict[str, np.ndarray]:
     """Packs N sequences of K texts, each sequence in its own row of `length`; the texts must fit.
 
-    `tokens` are the ids of all texts in one flat array, in which they start. Returns the arrays of
-    `packed`, int32 [N,T]; text k has segment id k times the vocabulary's `second_segment`.
+    `tokens`, int [M], are the ids of all texts. Returns the arrays of `pack`, [N,length].
     """
     num_rows, num_texts = starts_NK.shape
     num_separators = vocabulary.specials.num_separators
@@ -127,10 +183,7 @@ def packed_texts(
 def packed(
     tokens: np.ndarray, spans: TextSpans, *, num_rows: int, length: int, vocabulary: Vocabulary
 ) -> dict[str, np.ndarray]:
-    """Packs texts of the flat array `tokens` into rows at their positions; they must fit.
-
-    Returns `input_ids`, `input_mask` and `segment_ids`, int32 [num_rows,length].
-    """
+    """Packs the texts of `tokens`, int [M], into rows at their positions; the texts must fit."""
     specials = vocabulary.specials
     num_separators = specials.num_separators
     runs = _Runs.of(spans, num_rows=num_rows, length=length, num_separators=num_separators)
@@ -157,10 +210,9 @@ def packed(
 def packing_features(
     spans: TextSpans, *, num_rows: int, length: int, num_separators: int = 1
 ) -> dict[str, np.ndarray]:
-    """Returns the features that separate the sequences of a row; the arguments are as for `packed`.
+    """Returns the features that separate the sequences of a row, int32 [num_rows,length].
 
-    They are `position_ids`, which restart at 0 at each [CLS], and `sequence_ids`, the number of the
-    sequence of each token, from 1. Both are int32 [num_rows,length] and 0 for padding.
+    `position_ids` restart at 0 at each [CLS]; `sequence_ids` count from 1; both are 0 for padding.
     """
     runs = _Runs.of(spans, num_rows=num_rows, length=length, num_separators=num_separators)
     first_text = np.maximum.accumulate(np.where(runs.is_first, np.arange(len(runs.is_first)), 0))
@@ -173,10 +225,9 @@ def packing_features(
 
 
 class _Runs(NamedTuple):
-    """Divides the flattened rows into runs: padding, a text, padding, a text, ..., padding.
+    """Divides the flattened rows into runs: padding, which may be empty, a text, ..., padding.
 
-    The run of a text includes the [SEP] after it. It also includes the [CLS] before the first text
-    of a sequence, or the second of two [SEP]s before any other text. Runs of padding may be empty.
+    The run of a text includes the [SEP] after it, and the [CLS] or second [SEP] before it.
     """
 
     is_first: np.ndarray  # bool [M], whether the text is the first of its sequence

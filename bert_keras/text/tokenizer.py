@@ -1,18 +1,19 @@
 """Tokenizes text into WordPieces with character offsets, as Google's BERT does.
 
-The tokens equal those of google-research/bert `tokenization.py` (FullTokenizer) with the Unicode
-tables of the running Python, for every character. The fast library `tokenizers` handles most texts.
-Texts with a character that it treats differently are split by `google_words` instead.
+The tokens equal the output of google-research/bert `tokenization.py` (FullTokenizer) with the
+Unicode tables of the running Python. The library `tokenizers` handles most texts; `google_words`,
+which is slow, splits texts with a character that the library treats differently.
 """
 
 import abc
 import re
+import string
 import unicodedata
 from collections import defaultdict
 from collections.abc import Callable, Sequence
 from functools import wraps
-from itertools import chain, count
-from typing import Any, NamedTuple, TypeVar
+from itertools import count, groupby
+from typing import NamedTuple, TypeVar
 
 import numpy as np
 from tokenizers import Tokenizer
@@ -20,19 +21,24 @@ from tokenizers.models import WordPiece
 from tokenizers.normalizers import BertNormalizer
 from tokenizers.pre_tokenizers import BertPreTokenizer
 
-from bert_keras.errors import LARGEST_COUNT, InputError, answers_typos, check, quoted
-from bert_keras.text.google_words import google_words, with_small_sigmas
-from bert_keras.text.packing import joined, span_indices
+from bert_keras.errors import LARGEST_COUNT, suggest_keyword_names
+from bert_keras.text.columns import check_column, check_texts
+from bert_keras.text.packing import encode, flatten, span_indices
 from bert_keras.text.vocab import Vocabulary
 
 MAX_WORD_CHARACTERS = 200  # longer words are [UNK] (google-research/bert WordpieceTokenizer)
 MAX_CACHED_WORDS = 400_000  # a larger cache is cleared; about 150 bytes each
 PUNCTUATION = r"([!-/:-@\[-`{-~])"  # of ASCII; each mark is a word
-MASK = "[MASK]"
-# Includes the white space before "[MASK]", which RoBERTa would turn into tokens.
-MASK_PATTERN = r"[\t-\r ]*\[MASK\]"
-# Half of a pair, which has no UTF-8; a JSON escape can be one, as "\ud800".
-_SURROGATE = re.compile("[\ud800-\udfff]")
+# Characters that `str.translate` removes.
+_CONTROLS = dict.fromkeys([*range(32), *range(0x7F, 0xA0), 0xFFFD])
+for _space in "\t\n\r":
+    del _CONTROLS[ord(_space)]
+_CJK = re.compile(
+    "[\u4e00-\u9fff\u3400-\u4dbf\U00020000-\U0002a6df\U0002a700-\U0002b73f\U0002b740-\U0002b81f"
+    "\U0002b820-\U0002ceaf\uf900-\ufaff\U0002f800-\U0002fa1f]"
+)
+# A character, and the index of its source character in the text.
+_IndexedCharacter = tuple[str, int]
 _Result = TypeVar("_Result")
 
 
@@ -44,23 +50,6 @@ class TokenizedText(NamedTuple):
     # The [start, end) of each token in characters of the given text. The range includes dropped
     # marks and control characters inside the token. [UNK] spans its whole word.
     offsets: list[tuple[int, int]]
-
-
-def check_column(column: object) -> None:
-    """Raises InputError for what is no column of texts, such as a single string."""
-    is_column = hasattr(column, "__iter__") or hasattr(column, "__array__")
-    found = f"texts is {quoted(column)}; expected a list of strings"
-    hint = "; give [text]" * isinstance(column, str)
-    check(is_column and not isinstance(column, (str, bytes)), f"{found}{hint}")
-
-
-def check_texts(texts: Sequence[Any]) -> None:
-    """Raises InputError if a text is no string, or one that UTF-8 cannot encode."""
-    for number, text in enumerate(texts):
-        if not isinstance(text, str) or (not text.isascii() and _SURROGATE.search(text)):
-            hint = "; pairs are (firsts, seconds)" * isinstance(text, (list, tuple))
-            expected = "a string" + " of valid Unicode" * isinstance(text, str)
-            raise InputError(f"text [{number}] is {quoted(text)}; expected {expected}{hint}")
 
 
 def names_invalid_texts(method: Callable[..., _Result]) -> Callable[..., _Result]:
@@ -87,7 +76,7 @@ class TextTokenizer(abc.ABC):
     vocabulary: Vocabulary
     lowercase: bool
 
-    @answers_typos
+    @suggest_keyword_names
     def __call__(
         self,
         texts: Sequence[str],
@@ -95,9 +84,7 @@ class TextTokenizer(abc.ABC):
         *,
         max_length: int = LARGEST_COUNT,
     ) -> dict[str, np.ndarray]:
-        """Returns the inputs of a model, the arrays of `bert_keras.encode`; see there."""
-        from bert_keras.text.encode import encode
-
+        """Returns the inputs of a model; see `bert_keras.encode` for the arguments and arrays."""
         return encode(self, texts, text_pairs, max_length=max_length)
 
     def encode(self, text: str) -> TokenizedText:
@@ -114,7 +101,7 @@ class TextTokenizer(abc.ABC):
 
     def flat_ids(self, texts: Sequence[str]) -> tuple[np.ndarray, np.ndarray]:
         """Returns the concatenated ids of all texts, int32 [M], and the ids per text, int64 [N]."""
-        return joined(self.ids_batch(texts))
+        return flatten(self.ids_batch(texts))
 
     @abc.abstractmethod
     def decode(self, ids: Sequence[int]) -> str:
@@ -141,10 +128,8 @@ class WordPieceTokenizer(TextTokenizer):
     ```
     """
 
-    @answers_typos
+    @suggest_keyword_names
     def __init__(self, vocabulary: Vocabulary, *, lowercase: bool = True):
-        found = f"the vocabulary is a {type(vocabulary).__name__}; expected a Vocabulary"
-        check(isinstance(vocabulary, Vocabulary), f"{found}, such as Vocabulary.from_file(PATH)")
         self.vocabulary = vocabulary
         self.lowercase = lowercase
         # No special token is registered, so "[SEP]" in a user's text stays plain text.
@@ -166,10 +151,7 @@ class WordPieceTokenizer(TextTokenizer):
 
     @names_invalid_texts
     def flat_ids(self, texts: Sequence[str]) -> tuple[np.ndarray, np.ndarray]:
-        """Same as `TextTokenizer.flat_ids`, but several times as fast on a large corpus.
-
-        It caches the ids of words. The cache is not thread-safe; use one instance for each thread.
-        """
+        """Same as `TextTokenizer.flat_ids`, but with a cache of words, which is not thread-safe."""
         return self._cache.flat_ids(list(map(self._with_sigmas, texts)))
 
     @names_invalid_texts
@@ -210,9 +192,10 @@ class WordPieceTokenizer(TextTokenizer):
                 return [ids[word]]
             return [token.id for token in model.tokenize(word)]
 
-        return _split_map(
-            words, lambda word: word.isascii() and word.isalnum(), word_ids, self.ids_batch
-        )
+        def is_simple(word: str) -> bool:
+            return word.isascii() and word.isalnum()
+
+        return _split_map(words, is_simple, word_ids, self.ids_batch)
 
     def decode(self, ids: Sequence[int]) -> str:
         tokens = self.vocabulary.tokens
@@ -232,11 +215,7 @@ def _split_map(
 
 
 class WordCache:
-    """Tokenizes many texts into flat ids, and each distinct word only once, by `tokenize`.
-
-    BERT's WordPiece tokenizes words and ASCII punctuation marks by themselves, so their ids can be
-    cached. The words of a corpus repeat, so that this is several times as fast.
-    """
+    """Tokenizes many texts into flat ids, and each distinct word only once, by `tokenize`."""
 
     def __init__(self, tokenize: Callable[[Sequence[str]], Sequence[Sequence[int]]]):
         self._tokenize = tokenize
@@ -271,27 +250,18 @@ class WordCache:
         return ids, np.diff(bounds)
 
     def _add(self, words: list[str]) -> None:
-        ids, lengths = joined(self._tokenize(words))
+        ids, lengths = flatten(self._tokenize(words))
         starts = len(self._ids) + np.cumsum(lengths) - lengths
         self._ids = np.concatenate([self._ids, ids])
         self._starts = np.concatenate([self._starts, starts])
         self._lengths = np.concatenate([self._lengths, lengths])
 
 
-def ids_with_masks(texts: Sequence[str], tokenizer: TextTokenizer) -> list[list[int]]:
-    """Same as `tokenizer.ids_batch`, but each "[MASK]" in a text becomes the mask token."""
-    parts = [re.split(MASK_PATTERN, text) for text in texts]
-    ids = iter(tokenizer.ids_batch(list(chain.from_iterable(parts))))
-    mask_id = tokenizer.vocabulary.mask_id
-    return [list(chain.from_iterable((mask_id, *next(ids)) for _ in each))[1:] for each in parts]
-
-
 class _ExceptionalCharacters:
-    """Finds characters that `tokenizers` treats differently from Google's tokenizer.
+    """Finds characters that `tokenizers` treats differently, by a test of each new character.
 
-    Each new character is given to both tokenizers once, and the result is cached. The differing
-    characters are those of private use, which `tokenizers` drops; U+2B820 to U+2B91F, which it does
-    not treat as CJK; and some hundreds that differ between its Unicode tables and Python's.
+    The library drops characters of private use, does not treat U+2B820 to U+2B91F as CJK, and has
+    other Unicode tables than Python for some hundred characters.
     """
 
     def __init__(self, *, lowercase: bool):
@@ -317,3 +287,65 @@ class _ExceptionalCharacters:
         fast = self._splitter.pre_tokenize_str(self._normalizer.normalize_str(text))
         exact = google_words(text, lowercase=self._lowercase)
         return [word for word, _ in fast] != [word.text for word in exact]
+
+
+class GoogleWord(NamedTuple):
+    """One word of a text."""
+
+    text: str
+    indices: tuple[int, ...]  # for each character, the index of its source in the text
+
+
+def google_words(text: str, *, lowercase: bool) -> list[GoogleWord]:
+    """Splits text into words as google-research/bert `tokenization.py` (BasicTokenizer) does."""
+    words: list[list[_IndexedCharacter]] = [[]]
+    for character, index in _lowered(text) if lowercase else _cleaned(text):
+        if character.isspace():
+            words.append([])
+        elif is_alone(character):
+            words += [[(character, index)], []]
+        else:
+            words[-1].append((character, index))
+    return [
+        GoogleWord("".join(characters), indices)
+        for characters, indices in (zip(*word, strict=True) for word in words if word)
+    ]
+
+
+def is_dropped(character: str) -> bool:
+    """Returns whether a character is a control or format character, which is removed."""
+    return ord(character) in _CONTROLS or unicodedata.category(character) == "Cf"
+
+
+def is_alone(character: str) -> bool:
+    """Returns whether a character is a word of its own: punctuation, an ASCII symbol, or CJK."""
+    return (
+        unicodedata.category(character)[0] == "P"
+        or character in string.punctuation
+        or _CJK.match(character) is not None
+    )
+
+
+def with_small_sigmas(text: str) -> str:
+    """Lower-cases the capital sigmas of a text: to ς at the end of a word, otherwise to σ."""
+    cleaned = text.translate(_CONTROLS).replace("İ", "i")  # "İ".lower() has two characters
+    sigmas = (small for large, small in zip(cleaned, cleaned.lower(), strict=True) if large == "Σ")
+    return re.sub("Σ", lambda _: next(sigmas), text)
+
+
+def _cleaned(text: str) -> list[_IndexedCharacter]:
+    return [(character, index) for index, character in enumerate(text) if not is_dropped(character)]
+
+
+def _lowered(text: str) -> list[_IndexedCharacter]:
+    """Returns the characters in lower case and without accents, by NFD in canonical order."""
+    decomposed = [
+        (part, index)
+        for character, index in _cleaned(with_small_sigmas(text))
+        for part in unicodedata.normalize("NFD", character.lower())
+    ]
+    ordered: list[_IndexedCharacter] = []
+    for is_mark, run in groupby(decomposed, lambda pair: unicodedata.combining(pair[0]) > 0):
+        pairs = list(run)
+        ordered += sorted(pairs, key=lambda p: unicodedata.combining(p[0])) if is_mark else pairs
+    return [pair for pair in ordered if unicodedata.category(pair[0]) != "Mn"]

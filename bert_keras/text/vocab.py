@@ -8,7 +8,7 @@ from dataclasses import dataclass, field, replace
 from functools import cached_property
 from itertools import count, islice
 
-from bert_keras.errors import InputError, check, quoted
+from bert_keras.errors import InputError, quoted
 from bert_keras.files import text_lines, write_text
 
 SPECIAL_TOKENS = ("[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]")
@@ -37,9 +37,16 @@ _HANGUL_SYLLABLE = re.compile("[가-힣]")
 class Vocabulary:
     """The tokens of a tokenizer, in the order of their ids.
 
+    Attributes:
+        tokens: The tokens; the index of a token is its id.
+        specials: The special tokens, and how two texts are packed with them.
+        rules: The text of the tokenizer.json that splits texts; "" for WordPiece.
+        shortens_first: How long pairs are cut; see `packing.truncated_lengths`.
+        pad_id: The id of a special token, as `unk_id`, `cls_id`, `sep_id` and `mask_id`.
+
     Raises:
         InputError: A special token is missing, or a token is empty or occurs twice, or a token of
-            WordPiece contains white space, or the tokens are those of SentencePiece without rules.
+            WordPiece contains white space, or SentencePiece made the tokens and there are no rules.
 
     Example:
 
@@ -49,12 +56,10 @@ class Vocabulary:
     ```
     """
 
-    tokens: tuple[str, ...] = field(repr=False)  # the index of a token is its id
-    specials: Specials = BERT_SPECIALS  # the special tokens
-    # The text of the tokenizer.json that splits texts; "" for WordPiece.
+    tokens: tuple[str, ...] = field(repr=False)
+    specials: Specials = BERT_SPECIALS
     rules: str = field(default="", repr=False)
-    shortens_first: bool = field(default=False, compare=False)  # see `packing.truncated_lengths`
-    # The ids of the special tokens
+    shortens_first: bool = field(default=False, compare=False)
     pad_id: int = field(init=False, repr=False, compare=False)
     unk_id: int = field(init=False, repr=False, compare=False)
     cls_id: int = field(init=False, repr=False, compare=False)
@@ -62,40 +67,30 @@ class Vocabulary:
     mask_id: int = field(init=False, repr=False, compare=False)
 
     def __post_init__(self):
-        is_path = isinstance(self.tokens, (str, os.PathLike))
-        check(not is_path, f"the tokens are {self.tokens!r}; read a file with Vocabulary.from_file")
         object.__setattr__(self, "tokens", tuple(self.tokens))
         for line, token in enumerate(self.tokens, start=1):
             is_divided = not self.rules and not _ASCII_SPACES.isdisjoint(token)
             if not token or is_divided or self.ids[token] + 1 != line:
                 raise InputError(
                     f"line {line} of the vocabulary, {quoted(token)}, is blank, contains white "
-                    "space or is repeated later; the line number of a token is its id, so write "
-                    "only the token on this line, or [unusedN]"
+                    "space or is repeated later; write only a token on this line, or [unusedN]"
                 )
         is_wordpiece = self.rules or any(token.startswith("##") for token in self.tokens)
         marked = [token for token in self.tokens if token.startswith(WORD_MARK) and token[1:]]
-        check(  # monologg/kobert has a vocab.txt of this kind
-            is_wordpiece or not marked,
-            f"the vocabulary has tokens of SentencePiece, such as {marked[:1]}, and this list does "
-            "not state how texts are split; add the spiece.model or tokenizer.json of the "
-            "checkpoint to its folder",
-        )
-        missing = [token for token in self.specials.tokens if token not in self.ids]
-        expected = " ".join(self.specials.tokens)
-        check(not missing, f"the vocabulary lacks {', '.join(missing)}; expected {expected}")
-        for name, token in zip(
-            ("pad", "unk", "cls", "sep", "mask"), self.specials.tokens, strict=True
-        ):
+        if marked and not is_wordpiece:  # monologg/kobert has a vocab.txt of this kind
+            raise InputError(
+                f"the vocabulary has tokens of SentencePiece, such as {marked[:1]}; add the "
+                "spiece.model or tokenizer.json of the checkpoint"
+            )
+        specials = self.specials.tokens
+        if missing := [token for token in specials if token not in self.ids]:
+            raise InputError(f"the vocabulary lacks {' '.join(missing)}; it needs {specials}")
+        for name, token in zip(("pad", "unk", "cls", "sep", "mask"), specials, strict=True):
             object.__setattr__(self, f"{name}_id", self.ids[token])
 
     @classmethod
     def from_file(cls, path: str | os.PathLike) -> "Vocabulary":
-        """Reads a `vocab.txt` in UTF-8; the id of a token is its line number, counted from 0.
-
-        Raises:
-            InputError: The file is missing, or it holds no valid vocabulary.
-        """
+        """Reads a `vocab.txt` in UTF-8; the id of a token is its line number, counted from 0."""
         tokens = tuple(text_lines(path))
         try:
             return cls(tokens)
@@ -112,18 +107,9 @@ class Vocabulary:
         return "".join(f"{token}\n" for token in self.tokens)
 
     def padded(self, size: int) -> "Vocabulary":
-        """Appends unused tokens named [unusedN], also to the rules, up to `size` tokens.
-
-        It serves an embedding table with more rows than this vocabulary has tokens.
-
-        Raises:
-            InputError: The vocabulary has more than `size` tokens.
-        """
-        found = f"the vocabulary has {len(self):,} tokens; expected at most {size:,}, the rows of"
-        remedy = "the vocabulary belongs to another checkpoint"
-        check(len(self) <= size, f"{found} the embedding matrix: {remedy}")
+        """Appends tokens named [unusedN], also to the rules, until there are `size` tokens."""
         fillers = (token for n in count() if (token := f"[unused{n}]") not in self.ids)
-        added, rules = list(islice(fillers, size - len(self))), self.rules
+        added, rules = list(islice(fillers, max(0, size - len(self)))), self.rules
         if rules:
             from tokenizers import Tokenizer  # slow to import
 
@@ -158,19 +144,15 @@ def is_unused(token: str) -> bool:
 
 def in_order_of_ids(ids: Mapping[str, int], *, file: str) -> tuple[str, ...]:
     """Returns the tokens sorted by id; raises InputError unless the ids are 0 to N-1, each once."""
-    is_complete = sorted(map(str, ids.values())) == sorted(map(str, range(len(ids))))
-    check(is_complete, f"{file}: the ids are not the numbers from 0 to {len(ids) - 1}, each once")
+    if sorted(map(str, ids.values())) != sorted(map(str, range(len(ids)))):
+        raise InputError(f"{file}: the ids are not the numbers from 0 to {len(ids) - 1}, each once")
     return tuple(sorted(ids, key=ids.__getitem__))
 
 
 def seems_lowercase(vocabulary: Vocabulary | None) -> bool:
-    """Estimates from the vocabulary whether a tokenizer lower-cases text.
-
-    It does if no token has a capital letter or a Hangul syllable, which a tokenizer that
-    lower-cases decomposes, and if there is no vocabulary. Tokens in brackets, such as [MASK] and
-    the <S> of Google's Chinese model, do not count.
-    """
+    """Estimates from the vocabulary whether a tokenizer lower-cases text; True without one."""
     tokens = () if vocabulary is None else vocabulary.tokens
+    # Lower-casing also decomposes Hangul. Tokens in brackets, [MASK] and <S>, do not count.
     return all(
         token == token.lower() or (token[0], token[-1]) in {("[", "]"), ("<", ">")}
         for token in tokens

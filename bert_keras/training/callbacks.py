@@ -14,7 +14,7 @@ from bert_keras.training.tensorboard import EventFile
 class FitSettings:
     """Settings of `fit_resumable`: the length of the training, the saved states and the logs."""
 
-    stage: str  # name of the run on the progress bar
+    stage: str  # the name of the run on the progress bar
     output: Path  # folder for checkpoints/ and logs/
     num_steps: int  # step of the optimizer at which the run ends
     steps_per_epoch: int  # steps of a Keras epoch; the last epoch may be shorter
@@ -29,7 +29,7 @@ class FitSettings:
 
 
 def tag(log_name: str) -> str:
-    """Returns the TensorBoard tag of a Keras log: "accuracy/masked_lm" of "masked_lm_accuracy".
+    """Returns the TensorBoard tag of a Keras log: "masked_lm_accuracy" -> "accuracy/masked_lm".
 
     A log name with a slash is already a tag; only its prefix "val_" is removed.
     """
@@ -43,10 +43,9 @@ def tag(log_name: str) -> str:
 class TensorBoardLog(keras.callbacks.Callback):
     """Writes `points_per_epoch` points per epoch to TensorBoard.
 
-    The value of a point is the mean over the steps since the preceding point, at the step of the
-    optimizer. logs/train contains loss/*, accuracy/*, optimizer/learning_rate, speed/* and
-    optimizer/gradient_norm (of the last step, before clipping). logs/held_out contains loss/* and
-    accuracy/* or score/*. Values that preceding callbacks add to the logs are written too.
+    A point is the mean over the steps since the preceding point, at the step of the optimizer.
+    logs/train contains loss/*, accuracy/*, speed/*, optimizer/learning_rate and
+    optimizer/gradient_norm (of the last step, before clipping), logs/held_out the logs "val_*".
     """
 
     def __init__(self, settings: FitSettings):
@@ -55,10 +54,10 @@ class TensorBoardLog(keras.callbacks.Callback):
         self.steps_per_point = -(-settings.steps_per_epoch // settings.points_per_epoch)
         self.files: dict[str, EventFile] = {}
 
-    def on_epoch_begin(self, epoch, logs=None):
+    def on_epoch_begin(self, epoch: int, logs: dict | None = None):
         self.num_steps = 0  # since the last point
 
-    def on_train_batch_end(self, batch, logs=None):
+    def on_train_batch_end(self, batch: int, logs: dict | None = None):
         is_last = batch + 1 == self.params["steps"] or self.model.stop_training
         is_point = is_last or (batch + 1) % self.steps_per_point == 0
         self.num_steps += 1
@@ -73,43 +72,36 @@ class TensorBoardLog(keras.callbacks.Callback):
             self.model.reset_metrics()
             self.num_steps = 0
 
-    def on_epoch_end(self, epoch, logs=None):
+    def on_epoch_end(self, epoch: int, logs: dict | None = None):
         self._write_point(logs or {})
 
     def _write_point(self, logs: dict) -> None:
-        optimizer = self.model.optimizer
-        train = {tag(name): value for name, value in logs.items() if not name.startswith("val_")}
-        train["optimizer/learning_rate"] = keras.ops.convert_to_numpy(optimizer.learning_rate)
-        train["optimizer/gradient_norm"] = optimizer.gradient_norm.numpy()
-        self._write("train", train | self._speed())
-        held_out = {tag(name): value for name, value in logs.items() if name.startswith("val_")}
-        if held_out:
-            self._write("held_out", held_out)
+        optimizer, runs = self.model.optimizer, {"train": self._speed(), "held_out": {}}
+        for name, value in logs.items():
+            runs["held_out" if name.startswith("val_") else "train"][tag(name)] = value
+        rate = keras.ops.convert_to_numpy(optimizer.learning_rate)
+        runs["train"]["optimizer/learning_rate"] = rate
+        runs["train"]["optimizer/gradient_norm"] = optimizer.gradient_norm.numpy()
+        for run, values in runs.items():
+            if values and run not in self.files:
+                self.files[run] = EventFile(self.settings.output / "logs" / run)
+            if values:
+                self.files[run].scalars(values, step=int(optimizer.iterations.numpy()))
 
     def _speed(self) -> dict[str, float]:
-        """Returns the speed without the first step, which may include tracing or an evaluation."""
+        # The first step may include tracing or an evaluation.
         if self.num_steps < 2:
             return {}
-        steps_per_second = (self.num_steps - 1) / (self.end - self.start)
-        examples = steps_per_second * self.settings.batch_size
-        speed = {
-            "speed/examples_per_second": examples,
-            "speed/tokens_per_second": examples * self.settings.tokens_per_example,
-        }
+        examples = (self.num_steps - 1) / (self.end - self.start) * self.settings.batch_size
+        per_example = {"examples": 1, "tokens": self.settings.tokens_per_example}
         if self.settings.flops_per_example:
-            flops = examples * self.settings.flops_per_example
-            speed["speed/model_flops_per_second"] = flops
-        return speed
+            per_example["model_flops"] = self.settings.flops_per_example
+        return {f"speed/{unit}_per_second": examples * n for unit, n in per_example.items()}
 
-    def on_train_end(self, logs=None):
+    def on_train_end(self, logs: dict | None = None):
         for file in self.files.values():
             file.close()
         self.files.clear()
-
-    def _write(self, run: str, values: dict) -> None:
-        if run not in self.files:
-            self.files[run] = EventFile(self.settings.output / "logs" / run)
-        self.files[run].scalars(values, step=int(self.model.optimizer.iterations.numpy()))
 
 
 def wait_for(logs: dict | None) -> None:
@@ -119,8 +111,7 @@ def wait_for(logs: dict | None) -> None:
 
 
 def synchronize(model: keras.Model) -> None:
-    """Gives the variables of a model their current values, which Keras' JAX trainer keeps from them
-    within an epoch."""
+    """Updates the variables of a model within an epoch, where Keras' JAX trainer does not."""
     if keras.config.backend() == "jax":
         model.jax_state_sync()
 
@@ -132,15 +123,11 @@ class ProgressBar(keras.callbacks.Callback):
         super().__init__()
         self.settings, self.step = settings, first_step
         self.log_names = ("loss", "val_loss", f"val_score/{metric}")
-        self.bar = tqdm(
-            desc=settings.stage,
-            unit=" examples",
-            unit_scale=True,
-            total=self._examples(settings.num_steps),
-            initial=self._examples(first_step),
-        )
+        total, initial = map(self._examples, (settings.num_steps, first_step))
+        units = {"unit": " examples", "unit_scale": True}
+        self.bar = tqdm(desc=settings.stage, total=total, initial=initial, **units)
 
-    def on_train_batch_end(self, batch, logs=None):
+    def on_train_batch_end(self, batch: int, logs: dict | None = None):
         self.step += 1
         self.bar.update(self._examples(self.step) - self.bar.n)
 
@@ -152,7 +139,7 @@ class ProgressBar(keras.callbacks.Callback):
         epochs, steps = divmod(step, settings.steps_per_epoch)
         return epochs * settings.examples_per_epoch + steps * settings.batch_size
 
-    def on_epoch_end(self, epoch, logs=None):
+    def on_epoch_end(self, epoch: int, logs: dict | None = None):
         values = {
             name.replace("masked_lm", "mlm").replace("next_sentence", "nsp"): f"{value:.3f}"
             for name, value in (logs or {}).items()

@@ -8,23 +8,22 @@ from pathlib import Path
 import keras
 import numpy as np
 
+from bert_keras.checkpoints.tensors import named_weights
 from bert_keras.distribution.strategy import is_chief
 from bert_keras.errors import InputError
 from bert_keras.files import write_text
-from bert_keras.models.pretrained import named_weights
 from bert_keras.training.states import write_arrays
 
 HISTORY, BEST = "evaluations.json", "best.npz"
-_RESTART = "to train again, remove the folder of the run or choose another"
+Evaluate = Callable[[], Mapping[str, float]]
 
 
 class DivergedError(InputError):
-    """A training whose loss or gradients are not finite; `reason` is a clause that says which."""
+    """A training whose loss or gradients, as the clause `reason` says, are not finite."""
 
     def __init__(self, reason: str):
         super().__init__(
-            f"{reason}: the training has diverged; start again in another output folder, with a "
-            "lower learning_rate"
+            f"{reason}; start again in another output folder with a lower learning_rate"
         )
         self.reason = reason
 
@@ -33,33 +32,21 @@ class Evaluations(keras.callbacks.Callback):
     """Scores the model after every Keras epoch and keeps the weights with the highest `metric`.
 
     Writes evaluations.json, which has one object with `step` and scores for each epoch, and
-    best.npz with the weights by name, to `folder`. For the following callbacks, the logs contain
-    the scores as `val_loss` and `val_score/NAME`. `evaluate` returns the scores of the current
-    weights, and `loss` if there is one. The training ends after `patience` epochs without a better
-    score, if it is not 0.
+    best.npz with the weights by name. Adds the scores to the logs as `val_loss` and
+    `val_score/NAME`. `evaluate` returns the scores of the current weights, and `loss` if there is
+    one. The training ends after `patience` epochs without a better score; 0 for never.
     """
 
-    def __init__(
-        self,
-        evaluate: Callable[[], Mapping[str, float]],
-        *,
-        metric: str,
-        folder: Path,
-        patience: int = 0,
-    ):
+    def __init__(self, evaluate: Evaluate, *, metric: str, folder: Path, patience: int = 0):
         super().__init__()
-        self.evaluate, self.metric = evaluate, metric
-        self.folder, self.patience = folder, patience
+        self.evaluate, self.metric, self.folder, self.patience = evaluate, metric, folder, patience
         self.history: list[dict[str, float]] = []
         if (folder / HISTORY).is_file():
             self.history = json.loads((folder / HISTORY).read_text(encoding="utf-8"))
 
     @property
     def best(self) -> dict[str, float]:
-        """The evaluation with the best score, and the lowest loss if several have it.
-
-        NaN ranks below all numbers. Of equal ones this is the first.
-        """
+        """The first evaluation with the best score and, if several have it, the lowest loss."""
         return max(self.history, key=lambda each: (rank(each[self.metric]), -each.get("loss", 0.0)))
 
     @property
@@ -70,32 +57,21 @@ class Evaluations(keras.callbacks.Callback):
         return len(self.history) - 1 - self.history.index(self.best) >= self.patience
 
     def continue_from(self, step: int, *, num_epochs: int) -> None:
-        """Removes the evaluations after a saved step, because a resumed run repeats them.
-
-        Raises:
-            InputError: There are fewer than `num_epochs` evaluations up to the step.
-        """
+        """Removes the evaluations after a saved step, because a resumed run repeats them."""
         self.history = [scores for scores in self.history if scores["step"] <= step]
         if len(self.history) < num_epochs:
-            raise InputError(
-                f"{self.folder / HISTORY} is missing or incomplete: it has {len(self.history)} of "
-                f"the {num_epochs} evaluations up to step {step:,}; {_RESTART}"
-            )
+            raise _missing(self.folder / HISTORY)
 
-    def on_epoch_end(self, epoch, logs: dict):  # Keras always passes logs
+    def on_epoch_end(self, epoch: int, logs: dict):  # Keras always passes logs
         scores, step = dict(self.evaluate()), int(self.model.optimizer.iterations.numpy())
         losses = {"training": logs["loss"]}
         if "loss" in scores:
             losses["dev"] = logs["val_loss"] = scores["loss"]
-        problems = [
-            f"the {name} loss is {loss} at step {step:,}"
-            for name, loss in losses.items()
-            if not math.isfinite(loss)
-        ]
+        for name, loss in losses.items():
+            if not math.isfinite(loss):
+                raise DivergedError(f"the {name} loss is {loss} at step {step:,}")
         if skipped := int(self.model.optimizer.skipped.numpy()):
-            problems.append(f"the gradients of {skipped:,} of {step:,} steps are not finite")
-        if problems:
-            raise DivergedError(problems[0])
+            raise DivergedError(f"the gradients of {skipped:,} of {step:,} steps are not finite")
         logs |= {f"val_score/{name}": scores[name] for name in scores if name != "loss"}
         self.history.append({"step": step, **scores})
         if is_chief():
@@ -108,10 +84,14 @@ class Evaluations(keras.callbacks.Callback):
     def restore_best(self, model: keras.Model) -> None:
         """Loads the best weights into a model; raises InputError if they are missing."""
         if not (self.folder / BEST).is_file():
-            raise InputError(f"{self.folder / BEST} is missing; {_RESTART}")
+            raise _missing(self.folder / BEST)
         with np.load(self.folder / BEST) as arrays:
             for name, weight in named_weights(model).items():
                 weight.assign(arrays[name])
+
+
+def _missing(path: Path) -> InputError:
+    return InputError(f"{path} is missing or incomplete; to train again, choose another folder")
 
 
 def rank(score: float) -> float:

@@ -1,4 +1,4 @@
-"""Trains with `model.fit` such that an interrupted run can continue, with its logs and states."""
+"""Trains with `model.fit` such that an interrupted run can continue."""
 
 from collections.abc import Callable, Sequence
 
@@ -7,7 +7,7 @@ import numpy as np
 
 from bert_keras.data.batches import Batches
 from bert_keras.distribution.strategy import is_chief, num_devices
-from bert_keras.errors import check
+from bert_keras.errors import InputError
 from bert_keras.training.callbacks import FitSettings, ProgressBar, TensorBoardLog
 from bert_keras.training.evaluations import Evaluations
 from bert_keras.training.states import Guard, TrainingCheckpoints
@@ -22,33 +22,21 @@ def fit_resumable(
     evaluations: Evaluations | None = None,
     board: Sequence[keras.callbacks.Callback] = (),
 ) -> int:
-    """Trains with `model.fit` from the newest saved state; returns the step from which it did.
+    """Trains with `model.fit` from the newest saved state, and returns its step.
 
     Without a saved state the training starts at the step of the optimizer, which is greater than 0
-    if the state of another run was loaded into it.
-
-    `make_batches` creates batches without end, the same ones on each call. `held_out` is scored
-    whenever the state is saved, `evaluations` after every epoch; the callbacks of `board` add
+    if the state of another run was loaded into it. `make_batches` creates the same endless batches
+    on each call, `held_out` is scored whenever the state is saved, and the callbacks of `board` add
     values to the logs of an epoch.
-
-    Raises:
-        InputError: The saved state does not belong to this run, the training diverges, or several
-            devices of JAX cannot compute the loss.
     """
-    losses = keras.tree.flatten(model.loss)
-    check(
-        keras.config.backend() == "tensorflow"
-        or num_devices() == 1
-        or not any(getattr(loss, "needs_whole_batch", False) for loss in losses),
-        "with JAX, a loss that compares the rows of a batch needs one device; use the strategy one",
-    )
+    if keras.config.backend() != "tensorflow" and num_devices() > 1:
+        losses = keras.tree.flatten(model.loss)
+        if any(getattr(loss, "needs_whole_batch", False) for loss in losses):
+            raise InputError("with JAX, a loss that compares rows needs the strategy one")
     model.optimizer.build(model.trainable_variables)
-    checkpoints = TrainingCheckpoints(
-        model,
-        settings.output / "checkpoints",
-        epochs_per_save=settings.epochs_per_checkpoint,
-        keep=settings.keep_checkpoints,
-    )
+    period, keep = settings.epochs_per_checkpoint, settings.keep_checkpoints
+    folder = settings.output / "checkpoints"
+    checkpoints = TrainingCheckpoints(model, folder, epochs_per_save=period, keep=keep)
     run_start = checkpoints.step
     first_step = checkpoints.restore()
     if evaluations is not None:
@@ -63,7 +51,6 @@ def fit_resumable(
         monitors.append(Guard(checkpoints, max_skipped=settings.max_skipped))
     stop = StopAfter(settings.num_steps - first_step)
     num_epochs = -(-(settings.num_steps - run_start) // settings.steps_per_epoch)
-    period = settings.epochs_per_checkpoint
     epoch, steps_done = divmod(first_step - run_start, settings.steps_per_epoch)
     model.stop_training = False  # an earlier call may have set it to True
     with bar.bar, checkpoints.saving_on_sigterm():  # an error is printed below the bar
@@ -92,8 +79,8 @@ def for_devices(batches: Batches):
     """Returns batches as `fit` and `evaluate` read them with the current strategy.
 
     Each of several workers reads all data and takes its rows of every batch, so that a batch is the
-    same as on a single device. The devices of JAX take equal numbers of rows, for which a batch may
-    get copies of its first rows, with the weight 0.
+    same as on a single device. The devices of JAX take equal numbers of rows, so a batch may get
+    copies of its first rows, with the weight 0.
     """
     if keras.config.backend() == "tensorflow":
         import tensorflow as tf
@@ -104,26 +91,24 @@ def for_devices(batches: Batches):
     if (devices := num_devices()) == 1:
         return batches.for_fit()
 
-    def padded(first: int):
-        return (_padded(batch, multiple=devices) for batch in batches.skip(first))
+    def padded_batches(first: int):
+        return (_pad_batch(batch, multiple=devices) for batch in batches.skip(first))
 
-    return Batches(padded, spec=None, num_batches=batches.num_batches).for_fit()
+    return Batches(padded_batches, spec=None, num_batches=batches.num_batches).for_fit()
 
 
-def _padded(batch: tuple, *, multiple: int) -> tuple:
-    """Adds copies of the first rows, and weights with which they leave the mean loss unchanged."""
+def _pad_batch(batch: tuple, *, multiple: int) -> tuple:
+    """Adds copies of the first rows, with weights that leave the mean loss unchanged."""
     inputs, targets, *weights = batch
     num_rows = len(keras.tree.flatten(inputs)[0])
     rows = np.arange(num_rows + -num_rows % multiple)
     if not weights:
         weight = np.full(num_rows, len(rows) / num_rows, "float32")
         weights = [keras.tree.map_structure(lambda _: weight, targets)]
-    inputs, targets, weights = keras.tree.map_structure(
-        lambda array: array[rows % num_rows], (inputs, targets, *weights)
-    )
-    for weight in keras.tree.flatten(weights):
+    padded = keras.tree.map_structure(lambda x: x[rows % num_rows], (inputs, targets, *weights))
+    for weight in keras.tree.flatten(padded[2]):
         weight[num_rows:] = 0
-    return inputs, targets, weights
+    return padded
 
 
 class StopAfter(keras.callbacks.Callback):
@@ -133,7 +118,7 @@ class StopAfter(keras.callbacks.Callback):
         super().__init__()
         self.steps_left = num_steps
 
-    def on_train_batch_end(self, batch, logs=None):
+    def on_train_batch_end(self, batch: int, logs: dict | None = None):
         self.steps_left -= 1
         if not self.steps_left:
             self.model.stop_training = True

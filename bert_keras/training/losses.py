@@ -6,6 +6,7 @@ import keras
 from keras import ops
 
 from bert_keras.distribution.loss import GlobalLoss, GlobalMean
+from bert_keras.layers import Tensor
 
 OUTPUTS = ("masked_lm", "next_sentence")
 
@@ -14,9 +15,9 @@ OUTPUTS = ("masked_lm", "next_sentence")
 class MaskedLMLoss(GlobalLoss):
     """The masked-LM loss: sum(weight x cross-entropy) / (sum(weight) + 1e-5) over the global batch.
 
-    `y_true` int [B, P], `y_pred` logits [B, P, V], `sample_weight` [B, P] with 1 for a real
-    prediction and 0 for an unused slot. It is computed in float32 for logits of every dtype, and
-    is NaN where `y_true` is not a token id. Source: run_pretraining.py, get_masked_lm_output.
+    It reads `y_true` int [B, P], logits `y_pred` [B, P, V] and `sample_weight` [B, P], 1 for a real
+    prediction and 0 for an unused position. It is NaN if `y_true` is not a token id. Source:
+    run_pretraining.py, get_masked_lm_output.
     """
 
     epsilon = 1e-5
@@ -24,7 +25,7 @@ class MaskedLMLoss(GlobalLoss):
     def __init__(self, name: str = "masked_lm_loss", **kwargs):
         super().__init__(name=name, **{"reduction": "mean_with_sample_weight", **kwargs})
 
-    def call(self, y_true, y_pred):
+    def call(self, y_true: Tensor, y_pred: Tensor):
         logits_XV = ops.reshape(ops.cast(y_pred, self.dtype), (-1, y_pred.shape[-1]))
         return ops.reshape(_cross_entropy(logits_XV, ops.reshape(y_true, (-1,))), ops.shape(y_true))
 
@@ -33,9 +34,9 @@ class MaskedLMLoss(GlobalLoss):
 class ReplacedTokenLoss(GlobalLoss):
     """The loss of a discriminator: sum(weight x binary cross-entropy) / (sum(weight) + 1e-6).
 
-    `y_pred` [B, T, 2] has the logit that a token was replaced and 1 for a token that was, else 0;
-    `y_true` is not read; `sample_weight` [B, T] is 1 for a token and 0 for padding. Source:
-    run_pretraining.py of Clark et al. 2020.
+    `y_pred` [B, T, 2] has the logit that a token was replaced, and 1 if it was, else 0. `y_true` is
+    not read. `sample_weight` [B, T] is 1 for a token and 0 for padding. Source: run_pretraining.py
+    of Clark et al. 2020.
     """
 
     epsilon = 1e-6
@@ -43,31 +44,31 @@ class ReplacedTokenLoss(GlobalLoss):
     def __init__(self, name: str = "replaced_token_loss", **kwargs):
         super().__init__(name=name, **{"reduction": "mean_with_sample_weight", **kwargs})
 
-    def call(self, y_true, y_pred):
-        logits_BT, is_replaced_BT = _unstacked(y_pred)
+    def call(self, y_true: Tensor, y_pred: Tensor):
+        logits_BT, is_replaced_BT = _unstack(y_pred)
         return ops.softplus(logits_BT) - is_replaced_BT * logits_BT
 
 
-def _unstacked(y_pred):
+def _unstack(y_pred):
     y_pred = ops.cast(y_pred, "float32")
     return y_pred[..., 0], ops.stop_gradient(y_pred[..., 1])
 
 
 @keras.saving.register_keras_serializable(package="bert_keras")
-def is_detected(y_true, y_pred):
+def is_detected(y_true: Tensor, y_pred: Tensor):
     """Returns whether a discriminator is right about each token; see ReplacedTokenLoss."""
-    logits_BT, is_replaced_BT = _unstacked(y_pred)
+    logits_BT, is_replaced_BT = _unstack(y_pred)
     return (logits_BT > 0) == (is_replaced_BT > 0)
 
 
 @keras.saving.register_keras_serializable(package="bert_keras")
-def is_replaced(y_true, y_pred):
+def is_replaced(y_true: Tensor, y_pred: Tensor):
     """Returns whether each token was replaced; see ReplacedTokenLoss."""
-    return _unstacked(y_pred)[1]
+    return _unstack(y_pred)[1]
 
 
 def _cross_entropy(logits_XV, targets_X):
-    """Computes the cross-entropy [X] of logits [X, V], in half the time of Keras on a CPU."""
+    """Computes the cross-entropy [X] of logits [X, V], on a CPU in half the time of Keras."""
 
     @ops.custom_gradient
     def cross_entropy(logits_XV):
@@ -79,7 +80,7 @@ def _cross_entropy(logits_XV, targets_X):
             scale_X = upstream_X / sum_X
             at_targets_X = ops.exp(target_logits_X) * scale_X - upstream_X
             tokens_X = _tokens(logits_XV, targets_X)
-            if keras.backend.backend() == "jax":  # XLA on a GPU fuses this, and no scatter
+            if keras.backend.backend() == "jax":  # XLA on a GPU fuses this, but not a scatter
                 is_target_XV = ops.arange(logits_XV.shape[-1]) == tokens_X[:, None]
                 return exp_XV * scale_X[:, None] - is_target_XV * upstream_X[:, None]
             indices_X2 = ops.stack([ops.arange(ops.size(tokens_X)), tokens_X], axis=-1)
@@ -103,30 +104,27 @@ def _tokens(logits_XV, targets_X):
 
 
 @keras.saving.register_keras_serializable(package="bert_keras")
-def is_best(y_true, y_pred):
+def is_best(y_true: Tensor, y_pred: Tensor):
     """Returns whether the logit of the target int [...] is the highest of its logits [..., V]."""
-    # Under TensorFlow, `ops.argmax` takes ten times as long as `ops.max`.
+    # With TensorFlow, `ops.argmax` takes ten times as long as `ops.max`.
     logits_XV = ops.reshape(y_pred, (-1, y_pred.shape[-1]))
     highest_X = ops.max(logits_XV, axis=-1, keepdims=True)[:, 0]  # as in the loss: one pass
     best_X = _target_logits(logits_XV, ops.reshape(y_true, (-1,))) >= highest_X
     return ops.reshape(best_X, ops.shape(y_true))
 
 
-def soft_divergence(teacher, student, *, temperature: float):
+def soft_divergence(teacher: Tensor, student: Tensor, *, temperature: float):
     """Returns the KL divergence between the softmax of the teacher's and the student's logits.
 
-    The logits [..., V] are divided by `temperature`. The divergence, float32 [...], is multiplied
-    by its square, which keeps the gradients as large as those of labels (Hinton et al. 2015,
-    section 2).
+    The logits [..., V] are divided by `temperature`, and the divergence, float32 [...], is
+    multiplied by its square (Hinton et al. 2015, section 2).
     """
-    teacher, student = (
-        ops.log_softmax(ops.cast(logits, "float32") / temperature, axis=-1)
-        for logits in (teacher, student)
-    )
+    scaled = [ops.cast(logits, "float32") / temperature for logits in (teacher, student)]
+    teacher, student = (ops.log_softmax(logits, axis=-1) for logits in scaled)
     return temperature**2 * ops.sum(ops.exp(teacher) * (teacher - student), axis=-1)
 
 
-def cosine_distance(teacher, student):
+def cosine_distance(teacher: Tensor, student: Tensor):
     """Returns 1 - the cosine between vectors [..., D], as [...] in float32."""
     teacher, student = (ops.cast(vectors, "float32") for vectors in (teacher, student))
     squares = [ops.sum(ops.square(each), axis=-1) + 1e-12 for each in (teacher, student)]
@@ -151,13 +149,10 @@ def pretraining_losses(outputs: Sequence[str] = OUTPUTS) -> dict[str, keras.loss
     model.compile(BertAdamW(1e-4), loss=pretraining_losses(["masked_lm"]))
     ```
     """
+    options = {"from_logits": True, "reduction": "mean_with_sample_weight"}
     losses = {
         "masked_lm": MaskedLMLoss(),
-        "next_sentence": GlobalMean(
-            keras.losses.SparseCategoricalCrossentropy(
-                from_logits=True, reduction="mean_with_sample_weight"
-            )
-        ),
+        "next_sentence": GlobalMean(keras.losses.SparseCategoricalCrossentropy(**options)),
         "replaced_token": ReplacedTokenLoss(),
     }
     return {name: losses[name] for name in outputs}
@@ -166,7 +161,7 @@ def pretraining_losses(outputs: Sequence[str] = OUTPUTS) -> dict[str, keras.loss
 def pretraining_metrics(outputs: Sequence[str] = OUTPUTS) -> dict[str, list[keras.metrics.Metric]]:
     """Returns the accuracies of a pretraining model for `compile(weighted_metrics=...)`.
 
-    They ignore unused slots. Their names in the logs are the output and `_accuracy`, such as
+    They ignore unused predictions. In the logs, `_accuracy` follows the name of the output, as in
     `masked_lm_accuracy`. `replaced_token_rate` is the fraction of replaced tokens.
 
     Args:

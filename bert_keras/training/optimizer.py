@@ -1,22 +1,19 @@
-"""The optimizers AdamW, as in the original BERT, and Muon."""
+"""The optimizers AdamW, as in the original BERT, and Muon, and the learning rate at each step."""
 
 import re
 from collections import defaultdict
 from collections.abc import Callable, Sequence
 from functools import partial
+from typing import Any
 
 import keras
 import numpy as np
 from keras import ops
 
-from bert_keras.distribution.replicas import sum_over_replicas
-from bert_keras.errors import answers_typos, check
-from bert_keras.renamed import accepts_former_names
+from bert_keras.distribution.loss import sum_over_replicas
+from bert_keras.errors import InputError, suggest_keyword_names
+from bert_keras.layers import Tensor
 
-_HYPERPARAMETERS = (
-    *("weight_decay_rate", "beta_1", "beta_2", "epsilon", "bias_correction"),
-    *("max_gradient_norm", "layerwise_lr_decay", "dynamic_loss_scale"),
-)
 _INITIAL_SCALE, _STEPS_TO_DOUBLE = 2.0**15, 2000
 
 
@@ -30,16 +27,15 @@ class BertAdamW(keras.optimizers.Optimizer):
     Each step does the following:
 
     1. It adds the gradients of all replicas.
-    2. It scales all gradients down if their global norm is greater than `max_gradient_norm` (0
-       disables this). For callbacks, variables keep the norms before the scaling: `gradient_norm`,
-       a float32 scalar, and `gradient_norms`, float32 [number of weights].
+    2. It scales all gradients down if their global norm is greater than `max_gradient_norm`. The
+       variables `gradient_norm`, float32, and `gradient_norms`, float32 [number of weights], keep
+       the norms before the scaling.
     3. If the global norm is not finite, all replicas leave weights and averages unchanged. The step
-       still counts, because `iterations` is the position in the data. `skipped` counts such steps,
-       and `last_skipped` is the newest of them (counted from 0).
+       still counts, because `iterations` is the position in the data. `skipped` is the number of
+       such steps, and `last_skipped` the newest one (counted from 0).
     4. It updates the weights. Biases and LayerNorm's gamma and beta have no weight decay. The
        learning rate of layer l of L is multiplied by `layerwise_lr_decay` to the power of L - l,
-       where the embeddings are layer 0. The learning rate of the heads is not changed (Sun et al.
-       2019, "How to fine-tune BERT", section 5.3.4).
+       where the embeddings are layer 0 (Sun et al. 2019, "How to fine-tune BERT", section 5.3.4).
 
     With `dynamic_loss_scale`, which models in float16 enable, the loss is multiplied by
     `loss_scale`. The scale is halved if a gradient of any replica is not finite; `skipped` counts
@@ -53,8 +49,7 @@ class BertAdamW(keras.optimizers.Optimizer):
         beta_2: The decay rate of the velocity v, the average of the squared gradients.
         epsilon: Is added to the square root of the velocity.
         bias_correction: Whether to divide m by 1 - beta_1^t and v by 1 - beta_2^t at step t, as
-            the papers of Adam and AdamW do. Without it the first steps are up to six times as
-            long.
+            Adam does. Without it the first steps are up to six times larger.
         max_gradient_norm: The largest global norm of the gradients of a step; 0 for no limit.
         layerwise_lr_decay: The factor of the learning rate from one layer to the layer below.
         dynamic_loss_scale: Whether to scale the loss, for float16.
@@ -67,11 +62,10 @@ class BertAdamW(keras.optimizers.Optimizer):
     ```
     """
 
-    @accepts_former_names(layer_rate_decay="layerwise_lr_decay")
-    @answers_typos
+    @suggest_keyword_names
     def __init__(  # noqa: PLR0913 - hyperparameters, as in Keras' optimizers
         self,
-        learning_rate=1e-4,
+        learning_rate: Any = 1e-4,
         *,
         weight_decay_rate: float = 0.01,
         beta_1: float = 0.9,
@@ -84,45 +78,37 @@ class BertAdamW(keras.optimizers.Optimizer):
         name: str = "bert_adamw",
     ):
         super().__init__(learning_rate=learning_rate, name=name)
-        self.weight_decay_rate = weight_decay_rate
-        self.beta_1 = beta_1
-        self.beta_2 = beta_2
-        self.epsilon = epsilon
-        self.bias_correction = bias_correction
-        self.max_gradient_norm = max_gradient_norm
-        self.layerwise_lr_decay = layerwise_lr_decay
+        self.weight_decay_rate, self.layerwise_lr_decay = weight_decay_rate, layerwise_lr_decay
+        self.beta_1, self.beta_2, self.bias_correction = beta_1, beta_2, bias_correction
+        self.epsilon, self.max_gradient_norm = epsilon, max_gradient_norm
         self.dynamic_loss_scale = dynamic_loss_scale
 
-    def build(self, var_list):
+    def build(self, var_list: list):
         if self.built:
             return
         # The factor 0.999 of an average is 1 in bfloat16, and small squares are 0 in float16.
-        narrow = {variable.dtype for variable in var_list} & {"bfloat16", "float16"}
-        names = ", ".join(narrow)
-        check(not narrow, f"the weights are {names}; use a policy mixed_*, which keeps float32")
+        if narrow := {variable.dtype for variable in var_list} & {"bfloat16", "float16"}:
+            raise InputError(f"the weights are {', '.join(narrow)}; use a policy mixed_*")
         paths = [variable.path for variable in var_list]
-        check(
-            self.layerwise_lr_decay == 1 or any(map(encoder_layer, paths)),
-            f"layerwise_lr_decay is {self.layerwise_lr_decay}, but the optimizer received "
-            "no weight of an encoder layer; leave it out",
-        )
+        is_layerwise = self.layerwise_lr_decay != 1 or isinstance(self, Muon)
+        if is_layerwise and not any(map(encoder_layer, paths)):
+            raise InputError(
+                f"{self.name} found no encoder layer; use BertAdamW without layerwise_lr_decay"
+            )
         super().build(var_list)
         self.momentums, self.velocities = [], []
         for variable in var_list:
             self.momentums.append(self.add_variable_from_reference(variable, "momentum"))
-            has_velocity = self._has_velocity(variable)
-            self.velocities.append(
-                self.add_variable_from_reference(variable, "velocity") if has_velocity else None
-            )
+            self.velocities.append(None)
+            if self._has_velocity(variable):
+                self.velocities[-1] = self.add_variable_from_reference(variable, "velocity")
+        shape = (len(var_list),)
         self.gradient_norm = self.add_variable((), dtype="float32", name="gradient_norm")
-        self.gradient_norms = self.add_variable(
-            (len(var_list),), dtype="float32", name="gradient_norms"
-        )
+        self.gradient_norms = self.add_variable(shape, dtype="float32", name="gradient_norms")
         self.skipped = self.add_variable((), dtype="int", name="skipped")
         self.last_skipped = self.add_variable((), dtype="int", name="last_skipped")
-        self._decay_rates = [
-            0.0 if is_exempt(variable.path) else self.weight_decay_rate for variable in var_list
-        ]
+        has_decay = [not path.endswith(("bias", "gamma", "beta")) for path in paths]
+        self._decay_rates = [self.weight_decay_rate if each else 0.0 for each in has_decay]
         self._paths = paths
         self._rate_factors = layer_rates(paths, decay=self.layerwise_lr_decay)
         if self.dynamic_loss_scale:
@@ -130,21 +116,19 @@ class BertAdamW(keras.optimizers.Optimizer):
             self.loss_scale = self.add_variable((), initial, dtype="float32", name="loss_scale")
             self._finite_steps = self.add_variable((), dtype="int", name="finite_steps")
 
-    def scale_loss(self, loss):
+    def scale_loss(self, loss: Tensor):
         return loss * ops.cast(self.loss_scale, loss.dtype) if self.dynamic_loss_scale else loss
 
-    def apply(self, grads, trainable_variables=None):
-        """Updates the weights; weights with the gradient `None` are not changed.
-
-        Under tf.distribute it must be called in replica context.
-        """
+    def apply(self, grads: list, trainable_variables: Any = None):
+        """Updates the weights that have a gradient, in replica context under tf.distribute."""
         if trainable_variables is None:
             trainable_variables = self._trainable_variables
         self.build(trainable_variables)
-        unknown = [each.path for each in trainable_variables if each.path not in self._paths]
-        check(not unknown, f"the optimizer lacks {', '.join(unknown)}; compile the model again")
+        if unknown := {each.path for each in trainable_variables} - {*self._paths}:
+            names = ", ".join(sorted(unknown))
+            raise InputError(f"the optimizer lacks {names}; compile the model again")
         variables = [v for g, v in zip(grads, trainable_variables, strict=True) if g is not None]
-        grads = sum_over_replicas([_dense(grad) for grad in grads if grad is not None])
+        grads = sum_over_replicas([_to_dense(grad) for grad in grads if grad is not None])
         if self.dynamic_loss_scale:
             grads = [g / ops.cast(self.loss_scale, g.dtype) for g in grads]
         norm = self._store_norms(grads, variables)
@@ -152,13 +136,17 @@ class BertAdamW(keras.optimizers.Optimizer):
         limit = self.max_gradient_norm
         scale = limit * ops.minimum(1.0 / norm, 1.0 / limit) if limit else 1.0
         scale = ops.where(is_finite, scale, 0.0)
-        grads = [_scaled(grad, ops.cast(scale, grad.dtype)) for grad in grads]
+        grads = [_scale(grad, ops.cast(scale, grad.dtype)) for grad in grads]
         self._update(grads, variables, ops.cast(is_finite, "float32"))
-        self._count_skipped(is_finite)
+        is_skipped = ~is_finite
         if self.dynamic_loss_scale:
+            is_skipped &= self.loss_scale <= 1
             self._adjust_loss_scale(is_finite)
-        # The sum is 1. It needs the gradients, because at the end of the data TensorFlow runs what
-        # needs no data before it notices that there is none.
+        self.skipped.assign_add(ops.cast(is_skipped, self.skipped.dtype))
+        step = self.iterations.value
+        self.last_skipped.assign(ops.where(is_skipped, step, self.last_skipped.value))
+        # Always adds 1, but depends on the gradients so that TensorFlow does not count a step after
+        # the data end.
         counts = [ops.cast(each, self.iterations.dtype) for each in (is_finite, ~is_finite)]
         self.iterations.assign_add(sum(counts))
 
@@ -169,8 +157,7 @@ class BertAdamW(keras.optimizers.Optimizer):
     def _update(self, grads, variables, gain) -> None:
         """Updates the weights and the averages; a `gain` of 0 skips this, with gradients of 0."""
         # A conditional would add a third to the nodes of the graph and to the time of the first
-        # step. Tracing time grows with the number of operations, so what all weights share is
-        # computed once.
+        # step. For the same reason, values that all weights share are computed once.
         rate = gain * self.learning_rate
         dtypes = dict.fromkeys(variable.dtype for variable in variables)
         updates = {dtype: self._weight_update(ops.cast(gain, dtype)) for dtype in dtypes}
@@ -179,12 +166,11 @@ class BertAdamW(keras.optimizers.Optimizer):
             updates[variable.dtype](grad, variable, layer_rate)
 
     def _weight_update(self, gain) -> Callable:
-        """Returns the function that updates a weight, with what all weights of a dtype share."""
+        """Returns the function that updates a weight of a dtype."""
+        powers = [ops.zeros_like(gain)] * 2
         if self.bias_correction:
             step = ops.cast(self.iterations + 1, gain.dtype)
             powers = [ops.cast(beta, gain.dtype) ** step for beta in (self.beta_1, self.beta_2)]
-        else:
-            powers = [ops.zeros_like(gain)] * 2
         if keras.config.backend() != "tensorflow":
             return partial(self._plain_step, gain=gain, powers=powers)
         one = ops.ones_like(gain)
@@ -204,8 +190,7 @@ class BertAdamW(keras.optimizers.Optimizer):
         momentum.assign(m)
         velocity.assign(v)
         m, v = m / (1 - powers[0]), v / (1 - powers[1])
-        update = m / (ops.sqrt(v) + self.epsilon) + decay * variable
-        variable.assign(variable - rate * update)
+        variable.assign(variable - rate * (m / (ops.sqrt(v) + self.epsilon) + decay * variable))
 
     def _fused_step(self, gradient, variable, rate, **shared):
         """Updates a weight in one pass, in a third of the time; its 1 - beta_2 is off by 6e-6."""
@@ -214,17 +199,10 @@ class BertAdamW(keras.optimizers.Optimizer):
         momentum, velocity, decay = self._state_of(variable)
         handle = variable.value.handle  # of this replica's copy
         if decay:
-            tf.raw_ops.ResourceApplyGradientDescent(
-                var=handle, alpha=rate * decay, delta=variable.value
-            )
-        tf.raw_ops.ResourceApplyAdam(
-            var=handle,
-            m=momentum.value.handle,
-            v=velocity.value.handle,
-            lr=rate,
-            grad=gradient,
-            **shared,
-        )
+            alpha = rate * decay
+            tf.raw_ops.ResourceApplyGradientDescent(var=handle, alpha=alpha, delta=variable.value)
+        averages = {"m": momentum.value.handle, "v": velocity.value.handle}
+        tf.raw_ops.ResourceApplyAdam(var=handle, lr=rate, grad=gradient, **averages, **shared)
 
     def _layer_rate(self, rate, variable):
         """Returns the learning rate of the layer of a variable, in the dtype of the variable."""
@@ -236,21 +214,11 @@ class BertAdamW(keras.optimizers.Optimizer):
         squares = _sums_of_squares([ops.cast(grad, "float32") for grad in grads])
         # The order of a sum of many tensors depends on which inputs other operations still read.
         norm = ops.sqrt(ops.sum(squares))
-        indices = [self._get_variable_index(variable) for variable in variables]
-        norms = ops.scatter(
-            np.array(indices)[:, None], ops.sqrt(squares), self.gradient_norms.shape
-        )
+        indices = np.array([[self._get_variable_index(variable)] for variable in variables])
+        norms = ops.scatter(indices, ops.sqrt(squares), self.gradient_norms.shape)
         self.gradient_norms.assign(norms)
         self.gradient_norm.assign(norm)
         return norm
-
-    def _count_skipped(self, is_finite) -> None:
-        is_counted = ~is_finite
-        if self.dynamic_loss_scale:
-            is_counted &= self.loss_scale <= 1
-        self.skipped.assign_add(ops.cast(is_counted, self.skipped.dtype))
-        step = self.iterations.value
-        self.last_skipped.assign(ops.where(is_counted, step, self.last_skipped.value))
 
     def _adjust_loss_scale(self, is_finite) -> None:
         steps = ops.where(is_finite, self._finite_steps + 1, 0)
@@ -266,14 +234,13 @@ class BertAdamW(keras.optimizers.Optimizer):
 
     def get_config(self):
         config = super().get_config()
-        return {
-            "learning_rate": config["learning_rate"],
-            "name": config["name"],
-            **{name: getattr(self, name) for name in _HYPERPARAMETERS},
-        }
+        names = ["weight_decay_rate", "beta_1", "beta_2", "epsilon", "bias_correction"]
+        names += ["max_gradient_norm", "layerwise_lr_decay", "dynamic_loss_scale"]
+        own = {name: getattr(self, name) for name in names}
+        return {"learning_rate": config["learning_rate"], "name": config["name"], **own}
 
 
-def _dense(gradient):
+def _to_dense(gradient):
     """Adds up the repeated rows in TensorFlow's sparse gradient of a lookup table."""
     if not hasattr(gradient, "indices"):
         return gradient
@@ -282,8 +249,8 @@ def _dense(gradient):
     return tf.convert_to_tensor(gradient)
 
 
-# TensorFlow has operations for the next two that take less than half of the time, because they
-# read each gradient once.
+# For the next two functions, TensorFlow has operations that read each gradient once, in less than
+# half of the time.
 def _sums_of_squares(gradients):
     if keras.config.backend() != "tensorflow":
         return ops.stack([ops.sum(ops.square(gradient)) for gradient in gradients])
@@ -292,7 +259,7 @@ def _sums_of_squares(gradients):
     return 2 * tf.stack([tf.nn.l2_loss(gradient) for gradient in gradients])
 
 
-def _scaled(gradient, scale):
+def _scale(gradient, scale):
     """Returns gradient * scale, and 0 for a scale of 0 even if the gradient is not finite."""
     if keras.config.backend() != "tensorflow":
         return ops.where(scale == 0, 0, gradient * scale)
@@ -301,30 +268,25 @@ def _scaled(gradient, scale):
     return tf.math.multiply_no_nan(gradient, scale)
 
 
-def is_exempt(path: str) -> bool:
-    """Returns whether a weight has no decay: `.../bias`, `.../output_bias`, `gamma`, `beta`."""
-    return path.rsplit("/", 1)[-1].endswith(("bias", "gamma", "beta"))
-
-
 def layer_rates(paths: Sequence[str], *, decay: float) -> list[float]:
     """Returns the factor of each weight's learning rate; each encoder has its own layers."""
     layers = list(map(encoder_layer, paths))
-    tops = {encoder: layer + 1 for encoder, layer in sorted(filter(None, layers))}
+    counts = {encoder: index + 1 for encoder, index in sorted(filter(None, layers))}
 
     def rate(path, layer):
         if layer is not None:
             encoder, index = layer
-            return decay ** (tops[encoder] - 1 - index)
+            return decay ** (counts[encoder] - 1 - index)
         encoder, embeddings, _ = path.rpartition("embeddings/")
-        return decay ** tops.get(encoder, 0) if embeddings else 1.0
+        return decay ** counts.get(encoder, 0) if embeddings else 1.0
 
     return list(map(rate, paths, layers))
 
 
 def encoder_layer(path: str) -> tuple[str, int] | None:
-    """Returns the path of the encoder and the index of the layer of a weight; None for others.
+    """Returns the path of the encoder and the index of the layer of a weight; None outside of them.
 
-    A block is known by its sublayers, because a BiLSTM also has layers called "layer_0".
+    The sublayers identify a block, because a BiLSTM also has layers called "layer_0".
     """
     match = re.match(r"(|.*/)layer_(\d+)/(?:attention|feed_forward)(?:_norm)?/", path)
     return (match[1], int(match[2])) if match else None
@@ -337,36 +299,28 @@ class Muon(BertAdamW):
         m = 0.95 m + 0.05 g          u = 0.05 g + 0.95 m
         w = w - rate (0.2 sqrt(max(rows, columns)) orthogonal(u) + decay w)
 
-    `orthogonal` approximates the nearest matrix with orthonormal rows or columns. The factor gives
-    the update the size that an update of AdamW has, so that both use the same learning rate and
-    weight decay. The embeddings, the heads, the biases and the weights of LayerNorm are updated as
-    in `BertAdamW`. The matrices need no velocity, so the state is smaller than that of AdamW.
+    `orthogonal` approximates the nearest matrix with orthonormal rows or columns. The factor makes
+    the update as large as an update of AdamW, so that both use the same learning rate and weight
+    decay. The matrices need no velocity, so the state is smaller.
 
     Sources: Jordan 2024, "Muon: an optimizer for hidden layers in neural networks", and its code;
     Liu et al. 2025, "Muon is scalable for LLM training", section 2.2, for the factor.
     """
 
-    def __init__(self, learning_rate=1e-3, *, name: str = "muon", **kwargs):
+    def __init__(self, learning_rate: Any = 1e-3, *, name: str = "muon", **kwargs):
         super().__init__(learning_rate, name=name, **kwargs)
-
-    def build(self, var_list):
-        has_matrices = not all(map(self._has_velocity, var_list))
-        check(has_matrices, "Muon received no matrix of an encoder layer; use BertAdamW")
-        super().build(var_list)
 
     def _has_velocity(self, variable):
         return len(variable.shape) != 2 or encoder_layer(variable.path) is None
 
     def _update(self, grads, variables, gain):
-        others, matrices = [], defaultdict(list)
+        groups = defaultdict(list)  # one product for all matrices of a shape
         for grad, variable in zip(grads, variables, strict=True):
-            if self._has_velocity(variable):
-                others.append((grad, variable))
-            else:
-                matrices[tuple(sorted(variable.shape))].append((grad, variable))
-        super()._update([grad for grad, _ in others], [variable for _, variable in others], gain)
-        rate = gain * self.learning_rate
-        for shape, pairs in matrices.items():  # one product for all matrices of a shape
+            is_matrix = not self._has_velocity(variable)
+            groups[tuple(sorted(variable.shape)) if is_matrix else None].append((grad, variable))
+        others, rate = groups.pop(None, []), gain * self.learning_rate
+        super()._update([grad for grad, _ in others], [each for _, each in others], gain)
+        for shape, pairs in groups.items():
             averages = ops.stack([_in_shape(self._average(g, v, gain), shape) for g, v in pairs])
             steps = ops.unstack(0.2 * shape[1] ** 0.5 * orthogonal(averages))
             for (_, variable), step in zip(pairs, steps, strict=True):
@@ -382,14 +336,13 @@ class Muon(BertAdamW):
         return 0.05 * grad + 0.95 * m
 
 
-def orthogonal(matrices):
-    """Approximates the nearest matrix with orthonormal rows of each matrix.
+def orthogonal(matrices: Tensor):
+    """Approximates, for each matrix, the nearest matrix with orthonormal rows.
 
-    Five steps of a Newton-Schulz iteration move the singular values of U S V^T close to 1. Jordan
-    2024 found that the result trains as well as U V^T itself. Each step multiplies X by a
-    polynomial of X X^T. If X is long, multiplying the small polynomials first halves the time. If
-    it is nearly square, that gains nothing and is less exact. The matrices, float32
-    [N, rows, columns], have at most as many rows as columns.
+    Five steps of a Newton-Schulz iteration on float32 [matrices, rows, columns], rows <= columns,
+    move the singular values close to 1 (Jordan 2024). Each step multiplies X by a polynomial of
+    X X^T. If X is long, multiplying the small polynomials first halves the time; if it is nearly
+    square, that is less exact.
     """
     x = matrices / (ops.norm(matrices, axis=(1, 2), keepdims=True) + 1e-7)
     if x.shape[2] < 2 * x.shape[1]:
@@ -415,3 +368,67 @@ def _in_shape(matrix, shape):
 
 
 OPTIMIZERS = {"adamw": BertAdamW, "muon": Muon}
+
+
+@keras.saving.register_keras_serializable(package="bert_keras")
+@suggest_keyword_names
+class LinearWarmupDecay(keras.optimizers.schedules.LearningRateSchedule):
+    """A learning rate with linear warmup and linear decay, as in the original's optimization.py.
+
+        step < num_warmup_steps:   peak x step / num_warmup_steps
+        otherwise:                 peak x (1 - step / num_steps)
+
+    The decay counts from step 0, so the rate falls to peak x (1 - num_warmup_steps / num_steps) at
+    the end of the warmup. With a warmup, step 0 changes no weight.
+
+    Args:
+        peak: The learning rate that the warmup approaches.
+        num_steps: The number of steps after which the rate is 0.
+        num_warmup_steps: The number of steps of the warmup, less than `num_steps`.
+
+    Example:
+
+    ```python
+    optimizer = BertAdamW(LinearWarmupDecay(1e-4, num_steps=10_000, num_warmup_steps=1_000))
+    ```
+    """
+
+    def __init__(self, peak: float, *, num_steps: int, num_warmup_steps: int):
+        if not 0 <= num_warmup_steps < num_steps:
+            raise InputError(
+                f"num_warmup_steps is {num_warmup_steps}; expected fewer than num_steps {num_steps}"
+            )
+        self.peak, self.num_steps, self.num_warmup_steps = peak, num_steps, num_warmup_steps
+
+    def __call__(self, step: Tensor):
+        step = ops.cast(step, "float32")
+        warmup = self.peak * step / max(1, self.num_warmup_steps)
+        decay = self.peak * self._decay(1.0 - step / self.num_steps)
+        return ops.where(step < self.num_warmup_steps, warmup, decay)
+
+    def _decay(self, remaining):
+        """Returns the fraction of the peak when this fraction of all steps remains."""
+        return ops.maximum(0.0, remaining)
+
+    def get_config(self):
+        return {name: getattr(self, name) for name in ("peak", "num_steps", "num_warmup_steps")}
+
+
+@keras.saving.register_keras_serializable(package="bert_keras")
+class WarmupStableDecay(LinearWarmupDecay):
+    """A learning rate with linear warmup, a constant part, and linear decay over the last 20 %.
+
+        step < num_warmup_steps:   peak x step / num_warmup_steps
+        otherwise:                 peak x min(1, (1 - step / num_steps) / 0.2)
+
+    It has the arguments of `LinearWarmupDecay`.
+
+    Source: Hu et al. 2024, "MiniCPM", section 4; Haegele et al. 2024, "Scaling laws and
+    compute-optimal training beyond fixed training durations", for linear decays of 20 %.
+    """
+
+    def _decay(self, remaining):
+        return ops.clip(remaining / 0.2, 0.0, 1.0)
+
+
+SCHEDULES = {"linear": LinearWarmupDecay, "warmup-stable-decay": WarmupStableDecay}

@@ -6,10 +6,9 @@ from bert_keras.config import BertConfig
 def flops_per_example(config: BertConfig, length: int, num_predictions: int) -> int:
     """Counts the operations of the forward and backward pass for one row of `length` positions.
 
-    They are those of the matrix products, in which an addition and a multiplication are 2
-    operations, and padding counts like any other token. The backward pass has twice as many as the
-    forward pass, because a product has two gradients. Operations that are repeated to save memory
-    count once (Chowdhery et al. 2022, "PaLM", appendix B).
+    Only matrix products count, with 2 operations for an addition and a multiplication, and padding
+    counts like tokens. The backward pass has twice as many operations as the forward pass.
+    Operations that are repeated to save memory count once (Chowdhery et al. 2022, appendix B).
     """
     size, intermediate = config.hidden_size, config.intermediate_size
     dense = length * (8 * size**2 + (6 if config.is_gated else 4) * size * intermediate)

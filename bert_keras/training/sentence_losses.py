@@ -1,8 +1,4 @@
-"""The losses of sentence embeddings.
-
-All read `y_pred` [B, G, E], the embeddings of the G texts of each of B examples, and compute in
-float32 or wider. Other shape letters: N negatives of an example, C candidates.
-"""
+"""The losses of sentence embeddings [B, G, E], of the G texts of each of B examples."""
 
 from collections.abc import Sequence
 
@@ -10,60 +6,52 @@ import keras
 from keras import ops
 
 from bert_keras.distribution.loss import GlobalLoss
-from bert_keras.errors import check, check_name
+from bert_keras.errors import InputError, check_name
+from bert_keras.layers import Tensor
 
 SIMILARITIES = ("cosine", "dot")
 DIRECTIONS = ("query_to_document", "both")
 
 
 class SentenceLoss(GlobalLoss):
-    """The base class of losses of embeddings [B, G, E].
-
-    Args:
-        **kwargs: Arguments of `keras.losses.Loss`, such as `name` and `reduction`.
-    """
+    """The base class of losses of embeddings [B, G, E], with the arguments of keras.losses.Loss."""
 
     arguments: tuple[str, ...] = ()  # constructor arguments that are also attributes
-    texts = ""  # the texts of an example, as an error message names them
-    num_texts = (2, 2)  # the fewest and the most texts of an example; None for any number
+    num_texts = "2"  # of an example
 
     def get_config(self):
         return {**super().get_config(), **{name: getattr(self, name) for name in self.arguments}}
 
-    def columns(self, y_pred):
+    def columns(self, y_pred: Tensor):
         """Returns the embeddings of each text in float32 or wider, [G, B, E]."""
-        shape, (fewest, most) = tuple(y_pred.shape), self.num_texts
+        shape = tuple(y_pred.shape)
         size = shape[1] if len(shape) == 3 else 0
-        check(
-            size is None or fewest <= size <= (most or size),
-            f"{type(self).__name__} received embeddings of the shape {shape}; expected [examples, "
-            f"texts, size], the texts of an example being {self.texts}",
-        )
-        return ops.moveaxis(widened(y_pred), 1, 0)
+        if size is not None and (size < 2 or (size > 2 and self.num_texts == "2")):
+            raise InputError(
+                f"the embeddings have the shape {shape}; expected [examples, texts, size] with "
+                f"{self.num_texts} texts"
+            )
+        return ops.moveaxis(widen(y_pred), 1, 0)
 
-    def scores(self, y_true, y_pred):
+    def scores(self, y_true: Tensor, y_pred: Tensor):
         """Returns one target for each example, [B]."""
-        shape = None if y_true is None else tuple(y_true.shape)
-        check(
-            shape is not None and shape[1:] in ((), (1,)),
-            f"{type(self).__name__} received targets of the shape {shape}; expected one number for "
-            "each example",
-        )
-        return ops.reshape(ops.cast(y_true, widened(y_pred).dtype), (-1,))
+        if (shape := tuple(y_true.shape))[1:] not in ((), (1,)):
+            raise InputError(f"the targets have the shape {shape}; expected one for each example")
+        return ops.reshape(ops.cast(y_true, widen(y_pred).dtype), (-1,))
 
 
-def widened(values):
+def widen(values: Tensor):
     """Converts floats narrower than float32 to float32."""
     return ops.cast(values, keras.backend.result_type(values.dtype, "float32"))
 
 
-def unit(vectors):
+def unit(vectors: Tensor):
     """Normalises vectors [..., E] to length 1; vectors shorter than 1e-12 are divided by 1e-12."""
     squares = ops.sum(ops.square(vectors), axis=-1, keepdims=True)
     return vectors * ops.rsqrt(ops.maximum(squares, 1e-24))  # has a gradient at 0
 
 
-def cosine(a, b):
+def cosine(a: Tensor, b: Tensor):
     """Returns the cosine of vectors [..., E], as [...]."""
     return ops.sum(unit(a) * unit(b), axis=-1)
 
@@ -72,9 +60,9 @@ def cosine(a, b):
 class MultipleNegativesRankingLoss(SentenceLoss):
     """The cross-entropy of finding a query's document among all documents of the global batch.
 
-    The texts of an example are a query, its document and any number of hard negatives. The
-    candidates of a query are the documents and the hard negatives of all examples, on all replicas.
-    The logits are `scale` x similarity. The targets are not read, so `fit` needs none.
+    The texts of an example are a query, its document and any number of hard negatives. The C
+    candidates of a query are the documents and hard negatives of all examples, on all replicas. The
+    logits are `scale` x similarity. The targets are not read, so `fit` needs none.
 
     Args:
         scale: Multiplies the similarities; 1 / temperature.
@@ -98,8 +86,7 @@ class MultipleNegativesRankingLoss(SentenceLoss):
     """
 
     arguments = ("scale", "similarity", "directions")
-    texts = "a query, its document and any number of hard negatives"
-    num_texts = (2, None)
+    num_texts = "2 or more"  # a query, its document and hard negatives
     needs_whole_batch = True
 
     def __init__(
@@ -116,7 +103,7 @@ class MultipleNegativesRankingLoss(SentenceLoss):
         check_name(directions, DIRECTIONS, what="directions")
         self.scale, self.similarity, self.directions = scale, similarity, directions
 
-    def call(self, y_true, y_pred):
+    def call(self, y_true: Tensor, y_pred: Tensor):
         columns_GBE = self.columns(y_pred)
         if self.similarity == "cosine":
             columns_GBE = unit(columns_GBE)
@@ -135,11 +122,11 @@ class MultipleNegativesRankingLoss(SentenceLoss):
 
 @keras.saving.register_keras_serializable(package="bert_keras")
 class CoSENTLoss(SentenceLoss):
-    """Penalises each two pairs of texts whose cosines are in the wrong order.
+    """Penalises pairs of examples whose cosines are in the wrong order.
 
-    The target of a pair is its similarity on any scale. The loss is log(1 + the sum of
-    exp(scale x (cosine of i - cosine of j)) over all examples i and j of the global batch with
-    target of i < target of j). It is one number for the batch, so it takes no sample weights.
+    An example is two texts, and its target is their similarity on any scale. The loss is log(1 +
+    the sum of exp(scale x (cosine of i - cosine of j)) over all examples i and j of the global
+    batch with target of i < target of j). It is one number, so it takes no sample weights.
 
     Args:
         scale: Multiplies the differences of cosines.
@@ -158,24 +145,19 @@ class CoSENTLoss(SentenceLoss):
     """
 
     arguments = ("scale",)
-    texts = "two texts, whose similarity is the target"
     needs_whole_batch = True
 
     def __init__(self, *, scale: float = 20.0, name: str = "cosent_loss", **kwargs):
         super().__init__(name=name, **{"reduction": "sum", **kwargs})
         self.scale = scale
 
-    def call(self, y_true, y_pred):
+    def call(self, y_true: Tensor, y_pred: Tensor):
         logits_B = self.scale * cosine(*ops.unstack(self.columns(y_pred), 2))
         scores_B = self.scores(y_true, y_pred)
         differences_BB = logits_B[:, None] - logits_B[None, :]
         is_lower_BB = scores_B[:, None] < scores_B[None, :]
         penalties_X = ops.reshape(ops.where(is_lower_BB, differences_BB, -float("inf")), (-1,))
         return ops.logsumexp(ops.concatenate([ops.zeros_like(logits_B[:1]), penalties_X]))
-
-    def sum(self, y_true, y_pred, sample_weight=None):
-        check(sample_weight is None, "CoSENTLoss compares examples and takes no sample weights")
-        return super().sum(y_true, y_pred)
 
 
 @keras.saving.register_keras_serializable(package="bert_keras")
@@ -192,12 +174,10 @@ class CosineSimilarityLoss(SentenceLoss):
     ```
     """
 
-    texts = "two texts, whose cosine is the target"
-
     def __init__(self, *, name: str = "cosine_similarity_loss", **kwargs):
         super().__init__(name=name, **kwargs)
 
-    def call(self, y_true, y_pred):
+    def call(self, y_true: Tensor, y_pred: Tensor):
         cosines_B = cosine(*ops.unstack(self.columns(y_pred), 2))
         return ops.square(cosines_B - self.scores(y_true, y_pred))
 
@@ -237,29 +217,23 @@ class MatryoshkaLoss(SentenceLoss):
         super().__init__(name=name, reduction=loss.reduction)
         self.loss, self.dimensions = loss, tuple(dimensions)
         self.weights = tuple([1.0] * len(self.dimensions) if weights is None else weights)
-        check(
-            len(self.weights) == len(self.dimensions) > 0 and min(self.dimensions) > 0,
-            f"dimensions is {self.dimensions} and weights {self.weights}; expected one or more "
-            "sizes and a weight for each",
-        )
         self.needs_whole_batch = loss.needs_whole_batch
 
     def get_config(self):
         config = {**super().get_config(), "loss": keras.losses.serialize(self.loss)}
-        del config["reduction"]  # that of the loss
+        del config["reduction"]  # the inner loss has it
         return config
 
     @classmethod
-    def from_config(cls, config):
-        arguments = {**config}
-        return cls(keras.losses.deserialize(arguments.pop("loss")), **arguments)
+    def from_config(cls, config: dict):
+        return cls(**{**config, "loss": keras.losses.deserialize(config["loss"])})
 
-    def sum(self, y_true, y_pred, sample_weight=None):
+    def sum(self, y_true: Tensor, y_pred: Tensor, sample_weight: Tensor = None):
         size, largest = y_pred.shape[-1], max(self.dimensions)
-        check(largest <= size, f"a dimension is {largest}; the size of the embeddings is {size}")
-        vectors = widened(y_pred)
+        if largest > size:
+            raise InputError(f"a dimension is {largest}; the size of the embeddings is {size}")
         return sum(
-            weight * self.loss.sum(y_true, unit(vectors[..., :dimension]), sample_weight)
+            weight * self.loss.sum(y_true, unit(widen(y_pred)[..., :dimension]), sample_weight)
             for dimension, weight in zip(self.dimensions, self.weights, strict=True)
         )
 

@@ -8,7 +8,6 @@ import sys
 import threading
 import zipfile
 from collections.abc import Collection, Iterator, Mapping
-from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -16,25 +15,22 @@ import keras
 import numpy as np
 
 from bert_keras.checkpoints.checkpoint import TrainingState, part
-from bert_keras.checkpoints.tensors import stored_weight
+from bert_keras.checkpoints.tensors import named_weights, stored_weight
 from bert_keras.distribution.strategy import is_chief
-from bert_keras.errors import InputError, check, counted
+from bert_keras.errors import InputError, counted
 from bert_keras.files import StrPath, atomic_file
 from bert_keras.layers.block import seed_states
-from bert_keras.models.pretrained import named_weights
 from bert_keras.training.callbacks import synchronize
 
-MAX_LOSS_RATIO = 2.0  # ratio of the loss to the lowest loss at which the run stops
+MAX_LOSS_RATIO = 2.0  # a run stops if its loss exceeds its lowest loss by this factor
 
 
-def write_arrays(path: StrPath, variables: Mapping[str, keras.Variable], **numbers: float) -> None:
+def write_arrays(path: StrPath, arrays: Mapping[str, Any]) -> None:
     """Writes variables and numbers by name as an .npz file, one after another."""
-    readers = {name: variable.numpy for name, variable in variables.items()}
-    readers |= {name: partial(np.float64, number) for name, number in numbers.items()}
     with atomic_file(path) as part, zipfile.ZipFile(part, "w") as archive:
-        for name, read in readers.items():
+        for name, array in arrays.items():
             with archive.open(f"{name}.npy", "w", force_zip64=True) as file:
-                np.save(file, read())
+                np.save(file, np.asarray(array))
 
 
 def saved_steps(folder: Path) -> list[int]:
@@ -46,32 +42,27 @@ def saved_steps(folder: Path) -> list[int]:
 class TrainingCheckpoints(keras.callbacks.Callback):
     """Saves the state of a run every `epochs_per_save` Keras epochs and restores the newest one.
 
-    A state is a file step-N.npz with plain arrays by name: the weights, the optimizer with its
-    step, the random state of dropout, and the lowest loss of an epoch. It does not depend on the
-    backend. The position in the data is the optimizer's step: data sets are deterministic for a
-    seed, so a resumed run skips the batches that it has read. The `keep` newest states are kept.
+    A state is a file step-N.npz with arrays by name, for any backend: the weights, the optimizer
+    with its step, the random state of dropout, and the lowest loss of an epoch. The order of the
+    data follows from the seed, so a resumed run skips as many batches as the optimizer has steps.
+    The newest `keep` states stay.
     """
 
     def __init__(self, model: keras.Model, folder: Path, *, epochs_per_save: int, keep: int):
         super().__init__()
         self.folder, self.epochs_per_save, self.keep = folder, epochs_per_save, keep
         self.optimizer = model.optimizer
-        seeds = enumerate(seed_states(model))
-        self.variables: dict[str, keras.Variable] = {
+        self.variables = {
             **{f"model/{weight.path}": weight for weight in model.weights},
             **{f"optimizer/{slot.path}": slot for slot in model.optimizer.variables},
-            **{f"dropout/{index}": seed for index, seed in seeds},
+            **{f"dropout/{index}": seed for index, seed in enumerate(seed_states(model))},
         }
         self.lowest_loss = math.inf  # of an epoch; see `Guard`
         self.is_terminated = False  # whether the process has received SIGTERM
 
     def restore(self) -> int:
-        """Loads the newest state that can be read, if any; returns the optimizer's step.
-
-        Raises:
-            InputError: The state is of another model, or none of the states can be read.
-        """
-        steps, restart = saved_steps(self.folder), "choose another output folder to train anew"
+        """Loads the newest state that can be read, if any; returns the optimizer's step."""
+        steps = saved_steps(self.folder)
         for step in reversed(steps):
             path = self.folder / f"step-{step}.npz"
             try:
@@ -82,16 +73,16 @@ class TrainingCheckpoints(keras.callbacks.Callback):
             if damaged is not None:
                 print(f"WARNING: {path} is damaged ({damaged}); it is ignored", file=sys.stderr)
                 continue
-            other = f"{path} has other weights than the model of this run; {restart}"
             with np.load(path) as arrays:
-                check({*arrays.files} == {*self.variables, "lowest_loss"}, other)
+                has_names = {*arrays.files} == {*self.variables, "lowest_loss"}
                 for name, variable in self.variables.items():
-                    value = arrays[name]
-                    check(value.shape == tuple(variable.shape), other)
+                    if not has_names or (value := arrays[name]).shape != tuple(variable.shape):
+                        raise _unusable(path, "has other weights than the model of this run")
                     variable.assign(value)
                 self.lowest_loss = float(arrays["lowest_loss"])
             return self.step
-        check(not steps, f"no saved state in {self.folder} can be read; {restart}")
+        if steps:
+            raise _unusable(self.folder, "has no state that can be read")
         return self.step
 
     @property
@@ -104,7 +95,7 @@ class TrainingCheckpoints(keras.callbacks.Callback):
         if not is_chief():
             return
         path = self.folder / f"step-{self.step}.npz"
-        write_arrays(path, self.variables, lowest_loss=self.lowest_loss)
+        write_arrays(path, {**self.variables, "lowest_loss": self.lowest_loss})
         for step in saved_steps(self.folder)[: -self.keep]:
             (self.folder / f"step-{step}.npz").unlink()
 
@@ -115,25 +106,29 @@ class TrainingCheckpoints(keras.callbacks.Callback):
         The current step is finished, the state is saved, and `fit` ends with SystemExit(143). Only
         the main thread can handle signals; in another thread SIGTERM ends the process immediately.
         """
+        if threading.current_thread() is not threading.main_thread():
+            yield
+            return
 
         def on_signal(signal_number, frame):
             self.is_terminated = True
 
-        is_main = threading.current_thread() is threading.main_thread()
-        previous = signal.signal(signal.SIGTERM, on_signal) if is_main else None
+        previous = signal.signal(signal.SIGTERM, on_signal)
         try:
             yield
         finally:
-            if is_main:
-                signal.signal(signal.SIGTERM, previous)
+            signal.signal(signal.SIGTERM, previous)
 
-    def on_train_batch_end(self, batch, logs=None):
+    def on_train_batch_end(self, batch: int, logs: dict | None = None):
         # In the last step of an epoch or of the run, on_epoch_end handles the signal.
-        is_last = batch + 1 == self.params["steps"] or self.model.stop_training
-        if self.is_terminated and not is_last:
+        if (
+            self.is_terminated
+            and batch + 1 != self.params["steps"]
+            and not self.model.stop_training
+        ):
             self._end()
 
-    def on_epoch_end(self, epoch, logs=None):
+    def on_epoch_end(self, epoch: int, logs: dict | None = None):
         if (epoch + 1) % self.epochs_per_save == 0:
             self.save()
         if self.is_terminated:
@@ -145,23 +140,27 @@ class TrainingCheckpoints(keras.callbacks.Callback):
         raise SystemExit(128 + signal.SIGTERM)
 
 
+def _unusable(path: Path, reason: str) -> InputError:
+    return InputError(f"{path} {reason}; choose another output folder to train anew")
+
+
 class Guard(keras.callbacks.Callback):
     """Stops `fit` with InputError after non-finite gradients or an exploding loss.
 
     At the end of every Keras epoch it checks whether more than `max_skipped` steps of the epoch had
-    gradients that are not finite, and whether the mean loss is over twice the lowest of all earlier
-    epochs. A step with non-finite gradients changes no weight (see `BertAdamW`), so the state
-    is saved and the same run can continue after it. After an exploding loss it is not saved.
+    non-finite gradients, and whether the mean loss is over twice the lowest mean loss of an earlier
+    epoch. After non-finite gradients, which change no weight, the state is saved and the same run
+    can continue. After an exploding loss the state is not saved.
     """
 
     def __init__(self, checkpoints: TrainingCheckpoints, *, max_skipped: int):
         super().__init__()
         self.checkpoints, self.max_skipped = checkpoints, max_skipped
 
-    def on_train_begin(self, logs=None):
+    def on_train_begin(self, logs: dict | None = None):
         self.num_skipped = int(self.model.optimizer.skipped.numpy())
 
-    def on_epoch_end(self, epoch, logs=None):
+    def on_epoch_end(self, epoch: int, logs: dict | None = None):
         optimizer, checkpoints = self.model.optimizer, self.checkpoints
         loss, lowest = (logs or {}).get("loss", math.nan), checkpoints.lowest_loss
         skipped = int(optimizer.skipped.numpy()) - self.num_skipped
@@ -170,21 +169,19 @@ class Guard(keras.callbacks.Callback):
             checkpoints.save()
             raise InputError(
                 f"the gradients of {counted(skipped, 'step')} are not finite, the last at step "
-                f"{int(optimizer.last_skipped.numpy()):,}; the state of step {checkpoints.step:,} "
-                "is saved: continue with the same command, or start again in another output "
-                "folder, with a lower learning_rate or max_skipped above 0"
+                f"{int(optimizer.last_skipped.numpy()):,}; the state is saved: continue, or start "
+                "again in another folder with a lower learning_rate or max_skipped above 0"
             )
-        check(
-            not loss > MAX_LOSS_RATIO * lowest,
-            f"the loss has exploded: its mean over the steps up to {checkpoints.step:,} is "
-            f"{loss:.4g}, its lowest mean was {lowest:.4g}; this state is not saved: start again "
-            "in another output folder, with a lower learning_rate or a longer warmup",
-        )
+        if loss > MAX_LOSS_RATIO * lowest:
+            raise InputError(
+                f"the loss is {loss:.4g} at step {checkpoints.step:,}, after {lowest:.4g}; start "
+                "again in another folder with a lower learning_rate or a longer warmup"
+            )
         checkpoints.lowest_loss = min(loss, lowest) if math.isfinite(loss) else lowest
 
 
 def training_state(model: keras.Model) -> TrainingState:
-    """Returns the training state of a model with a BertAdamW, for other runs.
+    """Returns the training state of a model with a BertAdamW, from which another run can start.
 
     The arrays are read lazily, so they must be written before the next step. Weights that are not
     trained, such as the pooler of a masked-LM model, have no averages.
@@ -200,13 +197,9 @@ def training_state(model: keras.Model) -> TrainingState:
 def load_training_state(
     model: keras.Model, state: TrainingState, *, new: Collection[str] = ()
 ) -> None:
-    """Loads a training state into the BertAdamW of a model, but not averages of frozen weights.
+    """Loads a training state into the BertAdamW of a model, without averages of frozen weights.
 
-    The parts `new` (pooler, heads) keep their own averages.
-
-    Raises:
-        InputError: An average is missing or has another shape. The error names all such averages,
-            and nothing is changed.
+    The parts `new` (pooler, heads) keep their own averages. After an error nothing is changed.
     """
     stored = {"momentum": state.momentums, "velocity": state.velocities}
     pairs: dict[str, tuple[keras.Variable, Any]] = {
@@ -220,7 +213,8 @@ def load_training_state(
         for average, (variable, found) in pairs.items()
         if found is None or found.shape != tuple(variable.shape)
     ]
-    check(not problems, f"the training state does not fit the model: {'; '.join(problems)}")
+    if problems:
+        raise InputError(f"the training state does not fit the model: {'; '.join(problems)}")
     for variable, found in pairs.values():
         variable.assign(found.read())
     model.optimizer.iterations.assign(state.step)
@@ -233,7 +227,5 @@ def _averages(model: keras.Model) -> tuple[dict[str, keras.Variable], dict[str, 
     public_names = {weight.path: name for name, weight in named_weights(model).items()}
     names = [public_names[weight.path] for weight in weights]
     velocities = zip(names, optimizer.velocities, strict=True)
-    return (
-        dict(zip(names, optimizer.momentums, strict=True)),
-        {name: each for name, each in velocities if each is not None},  # Muon: not of matrices
-    )
+    velocities = {name: each for name, each in velocities if each is not None}  # Muon: no matrices
+    return dict(zip(names, optimizer.momentums, strict=True)), velocities

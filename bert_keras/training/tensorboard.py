@@ -1,12 +1,12 @@
-"""Event files of TensorBoard: norms and settings; reads the curves."""
+"""Writes event files of TensorBoard, with norms and settings, and reads their curves."""
 
-import contextlib
 import math
 import os
 import re
 import socket
 import time
-from collections.abc import Iterable, Mapping
+from collections import defaultdict
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
@@ -40,7 +40,6 @@ class EventFile:
             self.write(summary=scalar_pb(tag, float(value)), step=step)
 
     def close(self) -> None:
-        """Closes the file."""
         self._file.close()
 
     def write(self, **fields: Any) -> None:
@@ -48,52 +47,46 @@ class EventFile:
         self._file.write(self._event(wall_time=time.time(), **fields).SerializeToString())
 
 
-def norms_by_layer(paths: Iterable[str], norms: Iterable[float]) -> dict[str, float]:
-    """Returns the norm of each layer: "embeddings", "layer_NN", "pooler" or "heads"."""
-    squares: dict[str, float] = {}
-    for path, norm in zip(paths, norms, strict=True):
-        part = re.search(r"(?:^|/)encoder/([^/]+)", path)
-        layer = re.fullmatch(r"layer_(\d+)", part[1]) if part else None
-        name = f"layer_{int(layer[1]):02d}" if layer else part[1] if part else "heads"
-        squares[name] = squares.get(name, 0.0) + float(norm) ** 2
-    return {name: math.sqrt(square) for name, square in squares.items()}
-
-
 class NormsByLayer(keras.callbacks.Callback):
-    """Adds weight_norm/LAYER and gradient_norm/LAYER, before clipping, to the logs of an epoch."""
+    """Adds weight_norm/LAYER and gradient_norm/LAYER, before clipping, to the logs of an epoch.
 
-    def on_epoch_end(self, epoch, logs: dict):  # Keras always passes logs
+    LAYER is "embeddings", "layer_NN", "pooler" or "heads".
+    """
+
+    def on_epoch_end(self, epoch: int, logs: dict):  # Keras always passes logs
         weights = self.model.trainable_variables
-        paths = [weight.path for weight in weights]
         vectors = (ops.ravel(ops.cast(weight, "float32")) for weight in weights)
-        weight_norms = ops.stack([*map(ops.norm, vectors)])
-        gradient_norms = self.model.optimizer.gradient_norms
-        for kind, norms in (("weight", weight_norms), ("gradient", gradient_norms)):
-            norms = ops.convert_to_numpy(norms)
-            by_layer = norms_by_layer(paths, norms)
-            logs |= {f"{kind}_norm/{layer}": norm for layer, norm in by_layer.items()}
+        all_norms = {"weight": ops.stack([*map(ops.norm, vectors)])}
+        all_norms["gradient"] = self.model.optimizer.gradient_norms
+        for kind, norms in all_norms.items():
+            squares: dict[str, float] = defaultdict(float)
+            for weight, norm in zip(weights, ops.convert_to_numpy(norms), strict=True):
+                squares[_layer_name(weight.path)] += float(norm) ** 2
+            logs |= {f"{kind}_norm/{name}": math.sqrt(each) for name, each in squares.items()}
+
+
+def _layer_name(path: str) -> str:
+    part = re.search(r"(?:^|/)encoder/([^/]+)", path)
+    return re.sub(r"^layer_(\d)$", r"layer_0\1", part[1]) if part else "heads"
 
 
 def write_hyperparameters(logs: str | os.PathLike, hyperparameters: Mapping[str, object]) -> None:
     """Writes the hyperparameters of a run that has ended for TensorBoard's HParams plugin.
 
-    Its metrics are the last points of the curves beside them in OUTPUT/logs, which are those of the
-    held-out data if there are any.
+    Its metrics are the last points of the curves in the same folder, held_out or else train.
     """
     from tensorboard.plugins.hparams.summary_v2 import hparams_pb
 
-    texts = {
-        name: value if isinstance(value, bool | int | float | str) else str(value)
-        for name, value in hyperparameters.items()
-    }
-    held_out = Path(logs, "held_out")
-    folder = held_out if held_out.is_dir() else Path(logs, "train")
-    with contextlib.closing(EventFile(folder)) as file:
-        file.write(summary=hparams_pb(texts), step=0)
+    simple = bool | int | float | str
+    values = {n: v if isinstance(v, simple) else str(v) for n, v in hyperparameters.items()}
+    run = "held_out" if Path(logs, "held_out").is_dir() else "train"
+    file = EventFile(Path(logs, run))
+    file.write(summary=hparams_pb(values), step=0)
+    file.close()
 
 
 def read_curves(logs: str | os.PathLike) -> dict[str, dict[str, Curve]]:
-    """Reads every scalar of all event files in a folder and its subfolders.
+    """Reads the scalars of all event files in a folder and its subfolders.
 
     An interrupted run logs the steps after its last saved state twice; the newer value is kept.
 

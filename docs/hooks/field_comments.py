@@ -1,4 +1,4 @@
-"""Griffe extension: lists the commented fields of a dataclass as attributes of the class."""
+"""Griffe extension: lists the fields of a dataclass as attributes of the class."""
 
 import inspect
 from typing import Any

@@ -16,15 +16,13 @@ from tests.tensorflow_or_skip import keras_hub
 
 PROGRAMS = {"bert-keras": "bert_keras.cli", "bert-tfrecords": "tfrecords_tools.cli"}
 KERAS = (  # what the commands import, so that it is loaded once
-    *("cli.answers", "checkpoints.conversion", "exporting.export", "runs.embeddings"),
+    *("cli.answers", "runs.conversion", "runs.export", "runs.embeddings"),
     *("runs.evaluate", "runs.finetune", "runs.pretrain", "serving.server"),
 )
-
-MODELS = {  # by the name of a folder, which is that of its format
-    **{"bert-keras": "BertPretrainer", "google": "BertPretrainer"},
-    **{"huggingface": "BertClassifier", "classifier": "BertClassifier"},
-    **{"sentence-transformers": "BertSentenceEncoder", "sentences": "BertSentenceEncoder"},
-}
+# By the name of a folder, which is that of its format.
+MODELS = dict.fromkeys(("bert-keras", "google"), "BertPretrainer")
+MODELS |= dict.fromkeys(("huggingface", "classifier"), "BertClassifier")
+MODELS |= dict.fromkeys(("sentence-transformers", "sentences"), "BertSentenceEncoder")
 
 
 class Attacker:
@@ -33,9 +31,8 @@ class Attacker:
     def __init__(self, *modules: str):
         command = [sys.executable, "-m", "tests.attack.forking", *modules]
         environment = {**os.environ, "TOKENIZERS_PARALLELISM": "false"}  # a fork has no threads
-        self.process = subprocess.Popen(
-            command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True, env=environment
-        )
+        pipes = dict.fromkeys(("stdin", "stdout"), subprocess.PIPE)
+        self.process = subprocess.Popen(command, text=True, env=environment, **pipes)
 
     def __call__(self, command: str, folder, **fault) -> Outcome:
         program, *arguments = shlex.split(command)

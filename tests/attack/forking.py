@@ -44,12 +44,12 @@ class Outcome(NamedTuple):
 
 def is_change(event: str, arguments: tuple, *, folder: str) -> bool:
     """Returns whether an audit event changes a file in `folder`."""
-    if event != "open" and event not in CHANGES:
-        return False
-    path, *how = arguments
-    if event == "open" and not ({*"wax+"} & {*how[0]} if how[0] else how[1] & WRITING):
-        return False
-    return not isinstance(path, int) and os.path.abspath(os.fsdecode(path)).startswith(folder)
+    path, *how = arguments or (0,)
+    changes = event in CHANGES
+    if event == "open":
+        changes = {*"wax+"} & {*how[0]} if how[0] else how[1] & WRITING
+    is_path = changes and not isinstance(path, int)
+    return bool(is_path) and os.path.abspath(os.fsdecode(path)).startswith(folder)
 
 
 def attacked(task: Task, results: int) -> int:
@@ -87,7 +87,7 @@ def attacked(task: Task, results: int) -> int:
 
 def main(arguments: list[str]) -> int:
     """Serves a model folder, and prints the answer to a text."""
-    from bert_keras.errors import run_command
+    from bert_keras.arguments import run_command
     from bert_keras.serving.client import Client
     from bert_keras.serving.server import running_server
 

@@ -29,8 +29,7 @@ RIGHT = {
     "bert-tfrecords": {
         "vocab": "in/corpus.txt --output new",
         "build": "in/corpus.txt --vocab in/vocab.txt --output new",
-        "check": "in/records",
-        "show": "in/records",
+        **dict.fromkeys(("check", "show"), "in/records"),
     },
 }
 
@@ -41,8 +40,7 @@ def mistakes(parser: argparse.ArgumentParser, right: list[str]):
     if parser.prog != "bert-keras demo":
         yield [], "no argument"
     yield [*right, "one", "more", "more"], "too many"
-    for name in ("--unknown", "--set-x=1", "-q"):
-        yield [*right, name], "an unknown flag"
+    yield from (([*right, name], "an unknown flag") for name in ("--unknown", "--set-x=1", "-q"))
     for flag in flags:
         at = right.index(flag)
         if parser._option_string_actions[flag].required:
@@ -56,8 +54,7 @@ def mistakes(parser: argparse.ArgumentParser, right: list[str]):
     for action in parser._actions:
         flag = (action.option_strings or [""])[-1]
         if action.type in (int, float):
-            for value in ("many", "1e", ""):
-                yield [*right, flag, value], "no number"
+            yield from (([*right, flag, value], "no number") for value in ("many", "1e", ""))
         elif flag and action.metavar not in ("FILE", "ZIP") and action.type not in (None, str):
             yield [*right, flag, "nonee"], "an unknown name"
         if len(flag) > 4:

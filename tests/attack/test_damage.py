@@ -3,7 +3,7 @@
 import shutil
 import signal
 from collections import Counter
-from collections.abc import Callable
+from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -12,22 +12,15 @@ import pytest
 from tests.attack.test_interruption import COMMANDS, contents, is_refusal
 
 pytestmark = pytest.mark.slow
-BUILD = COMMANDS["build"].line
+BUILD, SETTINGS = COMMANDS["build"].line, "tokenizer_config.json"
 
 
-def flipped(data: bytes, place: float) -> bytes:
-    """Returns the bytes with one bit changed, at a share of their length."""
-    at = int(place * (len(data) - 1))
-    return data[:at] + bytes([data[at] ^ 1 << at % 7]) + data[at + 1 :]
-
-
-DAMAGES: dict[str, Callable[[bytes], bytes | None]] = {
-    "cut": lambda data: data[: len(data) // 2],
-    "emptied": lambda data: b"",
-    "removed": lambda data: None,
-    "flipped": lambda data: flipped(data, 0.5),
-    "flipped near the end": lambda data: flipped(data, 0.9),
-}
+def damages(data: bytes) -> Iterator[tuple[str, bytes | None]]:
+    """Yields the names of damages and the damaged bytes; None for a removed file."""
+    yield from (("cut", data[: len(data) // 2]), ("emptied", b""), ("removed", None))
+    for share in (0.5, 0.9):
+        at = int(share * (len(data) - 1))
+        yield f"flipped at {share}", data[:at] + bytes([data[at] ^ 1 << at % 7]) + data[at + 1 :]
 
 
 @dataclass(frozen=True)
@@ -50,9 +43,7 @@ READERS = (
     Reader("bert-keras", unchecked=("weights.safetensors", "*.txt", "*.json")),
     Reader("google", unchecked=("vocab.txt",)),
     # Without tokenizer_config.json, a model takes texts as long as its positions allow.
-    Reader(
-        "huggingface", unchecked=("*.safetensors", "config.json"), optional="tokenizer_config.json"
-    ),
+    Reader("huggingface", unchecked=("*.safetensors", "config.json"), optional=SETTINGS),
     Reader("sentence-transformers", unchecked=("model.safetensors",)),
     Reader("keras-hub", unchecked=("*.h5", "vocabulary.txt")),
     Reader("name", "tests.attack.forking FOLDER"),
@@ -66,7 +57,9 @@ def damaged(folders, attack, attack_keras):
     """Adds an interrupted build and an exported model to the folders."""
     (folders / "in").symlink_to(".")
     assert attack(BUILD, folders, change=80, is_killed=True).code == -signal.SIGKILL
-    assert attack_keras("bert-keras export classifier name --output .", folders).code == 0
+    line = "bert-keras export classifier name --output . --serving-config config"
+    assert attack_keras(line, folders).code == 0
+    assert (folders / "config" / "compose.yaml").is_file()
     return folders
 
 
@@ -89,10 +82,10 @@ def test_folder(reader, damaged, tmp_path, attack, attack_keras):
     kind, expected, printed = outcome_of(attack, line, tmp_path)
     assert kind == "ran", printed
     for path in sorted(each for each in source.rglob("*") if each.is_file()):
-        for damage, change in DAMAGES.items() if path.stat().st_size else ():
+        for damage, changed in damages(path.read_bytes()) if path.stat().st_size else ():
             shutil.rmtree(folder, ignore_errors=True)
             shutil.copytree(source, folder)
-            file, changed = folder / path.relative_to(source), change(path.read_bytes())
+            file = folder / path.relative_to(source)
             file.unlink() if changed is None else file.write_bytes(changed)
             kind, result, printed = outcome_of(attack, line, tmp_path)
             if kind == "ran":

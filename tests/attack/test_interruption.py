@@ -34,8 +34,7 @@ COMMANDS = {
     "build": Command(f"{BUILD} --held-out 0.2", keeps="new.partial"),
     "build google": Command(f"{BUILD} --compat google", num_changes=20, keeps="new.partial"),
     "embed": Command(
-        "bert-keras embed in/sentences --data in/lines.txt --output new.parquet",
-        "new.parquet",
+        *("bert-keras embed in/sentences --data in/lines.txt --output new.parquet", "new.parquet"),
         keeps="new.parquet.partial",
     ),
     "convert": Command("bert-keras convert in/google new"),
@@ -49,20 +48,14 @@ COMMANDS = {
     "finetune": Command(
         "bert-keras finetune classification --from in/bert-keras --train in/train.tsv --dev "
         "in/train.tsv --output new --recipe demo --epochs 2 --max-length 12",
-        "new/model",
-        num_changes=3,
-        keeps="new",
+        *("new/model", 3, "new"),
     ),
     "pretrain": Command(
         "bert-keras pretrain demo --records in/records --output new --batch-size 4 --steps 20 "
         "--set num_warmup_steps=2 size=L-1_H-16_A-2 steps_per_log=5 logs_per_checkpoint=1",
-        "new/model",
-        num_changes=3,
-        keeps="new",
+        *("new/model", 3, "new"),
     ),
-    "export": Command(
-        "bert-keras export in/classifier name --output new", "new/name/1", num_changes=3
-    ),
+    "export": Command("bert-keras export in/classifier name --output new", "new/name/1", 3),
 }
 
 # Files of a SavedModel, which differ between two exports: TensorFlow numbers its functions anew.

@@ -1,4 +1,4 @@
-"""What tests of formats share."""
+"""Helpers of the tests of checkpoint formats."""
 
 import json
 from pathlib import Path

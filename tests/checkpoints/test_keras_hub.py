@@ -9,10 +9,11 @@ import pytest
 
 from bert_keras import encode, from_keras_hub, load_model
 from bert_keras.checkpoints.formats import open_checkpoint
-from bert_keras.checkpoints.keras_hub import CLASSES, HUB_FAMILIES
+from bert_keras.checkpoints.keras_hub import HUB_FAMILIES
 from bert_keras.errors import InputError
 from bert_keras.families import family_of
-from bert_keras.models import MODELS
+from bert_keras.kinds.known import KINDS
+from bert_keras.models.loading import MODELS
 from bert_keras.text.vocab import SPECIAL_TOKENS, Vocabulary
 from tests.checkpoints.conftest import change_json
 from tests.tensorflow_or_skip import keras_hub
@@ -43,12 +44,11 @@ def tokenizers(subwords):
 def hub_model(family: str, model: str, tokenizer, *, positions: int = 24):
     """A model of keras_hub with random weights, biases included, and its preprocessor."""
     prefix, classes = HUB_FAMILIES[family].class_prefix, keras_hub.models
-    sizes = {**SIZES, "max_sequence_length": positions}
-    sizes["vocabulary_size"] = tokenizer.vocabulary_size()
+    sizes = {"max_sequence_length": positions, "vocabulary_size": tokenizer.vocabulary_size()}
     embedding = {"embedding_dim": 16} if family == "albert" else {}
-    made = getattr(classes, f"{prefix}Backbone")(**sizes, **embedding)
+    made = getattr(classes, f"{prefix}Backbone")(**SIZES, **sizes, **embedding)
     if model != "BertEncoder":
-        name = f"{prefix}{CLASSES[model]}"
+        name = f"{prefix}{KINDS[model].keras_hub_class}"
         preprocessor = getattr(classes, f"{name}Preprocessor")(tokenizer, sequence_length=12)
         labels = {"num_classes": 3} if model == "BertClassifier" else {}
         made = getattr(classes, name)(made, preprocessor=preprocessor, **labels)
@@ -68,19 +68,16 @@ def batch(vocab_size: int, *, num_segments: int = 1) -> dict[str, np.ndarray]:
     return {"input_ids": ids, "input_mask": mask, "segment_ids": segments}
 
 
-def hub_inputs(model, inputs: dict[str, np.ndarray]) -> dict[str, np.ndarray]:
-    names = {"token_ids": "input_ids", "padding_mask": "input_mask", "segment_ids": "segment_ids"}
-    return {name: inputs[ours] for name, ours in names.items() if name in model.input}
-
-
 def outputs(model, inputs: dict[str, np.ndarray]) -> np.ndarray:
     """The main output of a model of either package for inputs of this package."""
     positions = np.tile([1, 2], (len(inputs["input_ids"]), 1))
     if isinstance(model, tuple(MODELS.values())):
         result = model({**inputs, "masked_lm_positions": positions})
     else:
-        masked = {"mask_positions": positions} if "mask_positions" in model.input else {}
-        result = model(hub_inputs(model, inputs) | masked)
+        ids, mask, segments = (inputs[n] for n in ("input_ids", "input_mask", "segment_ids"))
+        theirs = {"token_ids": ids, "padding_mask": mask, "segment_ids": segments}
+        theirs["mask_positions"] = positions
+        result = model({name: theirs[name] for name in theirs if name in model.input})
     if isinstance(result, dict):
         result = result.get("masked_lm", result.get("sequence_output"))
     return keras.ops.convert_to_numpy(result)
@@ -137,7 +134,7 @@ def change(path: Path, **changes) -> None:
     path.write_text(json.dumps(values | {"config": values["config"] | changes}))
 
 
-def test_what_a_preset_says_of_a_model(folder):
+def test_a_preset_states_dtype_length_and_vocabulary(folder):
     change(folder / "task.json", activation="softmax")
     (note,) = open_checkpoint(folder).notes
     assert "softmax" in note
@@ -169,10 +166,7 @@ def test_models_without_counterpart():
     [
         ("config.json", {"class_name": "GemmaBackbone"}),
         ("task.json", {"class_name": "GemmaCausalLM"}),
-        ("tokenizer.json", {}),
-        ("metadata.json", {"bert_keras": {}}),
-        ("model.weights.h5", None),
-        ("task.weights.h5", None),
+        *(("tokenizer.json", {}), ("model.weights.h5", None), ("task.weights.h5", None)),
     ],
 )
 def test_other_contents_are_refused(folder, name, changes):

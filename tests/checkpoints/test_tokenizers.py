@@ -7,12 +7,12 @@ import shutil
 import pytest
 from tokenizers import Tokenizer
 
-from bert_keras.checkpoints.conversion import convert
 from bert_keras.checkpoints.formats import open_checkpoint, write_checkpoint
 from bert_keras.checkpoints.huggingface.tokenizer import read_rules, read_tokenizer
 from bert_keras.errors import InputError
-from bert_keras.text.encode import encode
+from bert_keras.runs.conversion import convert
 from bert_keras.text.fast_tokenizer import FastTokenizer, is_uncased, rules_vocabulary
+from bert_keras.text.packing import encode
 from tests.checkpoints.conftest import assert_round_trip, change_json
 from tests.factories import random_checkpoint, tiny_vocabulary
 from tests.relatives import CHANGES
@@ -49,7 +49,7 @@ def test_long_pairs_are_cut_as_where_the_model_comes_from(wordpiece, tmp_path):
 
 @pytest.mark.parametrize("folder", ["roberta", "albert"], indirect=True)
 def test_an_old_tokenizer_json_is_read(folder):
-    """Those of the first published models have no type, merges as texts and another Metaspace."""
+    """The first published files have no type, merges as texts and a different Metaspace."""
     current = read_rules(folder, {})
     old = json.loads(current)
     del old["model"]["type"]
@@ -57,8 +57,7 @@ def test_an_old_tokenizer_json_is_read(folder):
         old["model"]["merges"] = [" ".join(pair) for pair in old["model"]["merges"]]
     else:
         *_, metaspace = old["pre_tokenizer"]["pretokenizers"]
-        for name in ("prepend_scheme", "split"):
-            del metaspace[name]
+        del metaspace["prepend_scheme"], metaspace["split"]
         metaspace |= {"str_rep": "▁", "add_prefix_space": True}
     (folder / "tokenizer.json").write_text(json.dumps(old), "utf-8")
     assert read(folder).vocabulary == rules_vocabulary(current)
@@ -80,7 +79,7 @@ def test_published_tokenizer_files_are_written_as_tokenizer_json(folder, tmp_pat
     if folder.name == "albert":  # a RoBERTa counts positions from the padding id 1
         config = CHANGES["roberta"]
         wrong = random_checkpoint("BertMaskedLM", config=config, vocabulary=vocabulary)
-        with pytest.raises(InputError, match="padding"):
+        with pytest.raises(InputError, match="roberta"):
             write_checkpoint(wrong, tmp_path / "wrong", format="huggingface")
 
 
@@ -89,22 +88,19 @@ def test_published_tokenizer_files_are_written_as_tokenizer_json(folder, tmp_pat
     [
         ("roberta", "merges.txt", None, "merges.txt"),
         ("roberta", "vocab.json", None, "vocab.json"),
-        ("roberta", "merges.txt", "a b c\n", "merges.txt is missing or damaged"),
+        ("roberta", "merges.txt", "a b c\n", "merges.txt"),
         ("roberta", "vocab.json", '{"a": 0, "b": 2}', "vocab.json"),
         ("roberta", "tokenizer.json", '{"model": {"type": "WordLevel"}}', "WordLevel"),
-        ("roberta", "tokenizer.json", '{"model": {"type": "BPE"}}', "tokenizer.json is damaged"),
+        ("roberta", "tokenizer.json", '{"model": {"type": "BPE"}}', "tokenizer.json"),
         ("roberta", "tokenizer_config.json", '{"mask_token": "[MASK]"}', "mask_token"),
         ("modernbert", "tokenizer_config.json", '{"add_prefix_space": true}', "add_prefix_space"),
-        ("albert", "spiece.model", "no model", "spiece.model is damaged"),
+        ("albert", "spiece.model", "no model", "spiece.model"),
         ("albert", "spiece.model", POINTER, "git lfs pull"),
     ],
     indirect=["folder"],
 )
 def test_damaged_files_are_refused(folder, file, data, named):
-    if data is None:
-        (folder / file).unlink()
-    else:
-        (folder / file).write_text(data, "utf-8")
+    (folder / file).unlink() if data is None else (folder / file).write_text(data, "utf-8")
     with pytest.raises(InputError, match=named):
         read(folder)
 
@@ -125,15 +121,15 @@ def test_added_tokens_that_unigram_divides_are_refused(folder):
     ("file", "values", "named"),
     [
         ("tokenizer_config.json", {"tokenizer_class": "BertJapaneseTokenizer"}, "tokenizer_class"),
-        ("tokenizer_config.json", {"do_lower_case": False}, "lowercase of tokenizer.json differ"),
+        ("tokenizer_config.json", {"do_lower_case": False}, "do_lower_case"),
         ("tokenizer_config.json", {"strip_accents": False}, "strip_accents"),
         ("tokenizer_config.json", {"tokenize_chinese_chars": False}, "tokenize_chinese_chars"),
         ("tokenizer_config.json", {"unk_token": "<unk>"}, "unk_token"),
         ("tokenizer.json", {"normalizer": {"type": "Lowercase"}}, "normalizer"),
         ("tokenizer.json", {"pre_tokenizer": {"type": "Whitespace"}}, "pre_tokenizer"),
         ("tokenizer.json", {"model": {"type": "WordLevel"}}, "WordLevel"),
-        ("tokenizer.json", {"model": {"vocab": {"a": 0, "b": 2}}}, "from 0 to 1"),
-        ("tokenizer.json", {"model": {"vocab": {}, "continuing_subword_prefix": "@"}}, "'@'"),
+        ("tokenizer.json", {"model": {"vocab": {"a": 0, "b": 2}}}, "tokenizer.json"),
+        ("tokenizer.json", {"model": {"vocab": {}, "continuing_subword_prefix": "@"}}, "@"),
         ("tokenizer.json", {"added_tokens": [{"id": 99, "content": "[NEW]"}]}, "NEW"),
         ("tokenizer.json", {"added_tokens": [{"id": 5, "content": "the"}]}, "added_tokens"),
     ],
@@ -155,7 +151,7 @@ def test_vocab_txt_and_tokenizer_json(wordpiece):
         assert read(wordpiece).vocabulary == tiny_vocabulary()
         (wordpiece / removed).write_bytes(kept)
     (wordpiece / "vocab.txt").write_text("\n".join(tiny_vocabulary().tokens[:-1]) + "\n")
-    with pytest.raises(InputError, match="different tokens"):
+    with pytest.raises(InputError, match=r"vocab\.txt"):
         read(wordpiece)
     (wordpiece / "tokenizer.json").unlink()
     change_json(wordpiece / "tokenizer_config.json", do_lower_case=False, model_max_length=9)
@@ -172,7 +168,7 @@ def test_a_table_longer_than_the_vocabulary_can_be_padded(tmp_path):
     original = random_checkpoint("BertEncoder", config={"vocab_size": 24})
     for format in ("huggingface", "bert-keras"):
         folder = tmp_path / format
-        with pytest.raises(InputError, match="18 tokens, but the embedding matrix 24 rows"):
+        with pytest.raises(InputError, match=r"18 .* 24"):
             write_checkpoint(original, folder, format=format)
         padded = dataclasses.replace(original, vocabulary=original.vocabulary.padded(24))
         write_checkpoint(padded, folder, format=format)

@@ -106,8 +106,7 @@ def test_positions_ascend_and_exclude_special_tokens_and_padding(generator):
     assert (result["masked_lm_weights"] == [1.0] * 15 + [0.0] * 5).all()
     assert (np.diff(counted, axis=1) > 0).all()
     assert (counted.min(), counted.max()) == (1, 98)
-    assert not result["masked_lm_positions"][:, 15:].any()
-    assert not result["masked_lm_ids"][:, 15:].any()
+    assert not result["masked_lm_positions"][:, 15:].any() | result["masked_lm_ids"][:, 15:].any()
     masker = masking.Masker(masking.MaskingPolicy(mask_rate=1.0), VOCABULARY)
     result = masker.mask(np.array([[CLS, 1000, SEP, 0]]), generator=generator)
     assert result["masked_lm_weights"].tolist() == [[1.0] + [0.0] * 19]
@@ -120,9 +119,8 @@ def test_candidates_and_their_pairs_are_equally_likely(generator):
     assert (counts[[0, 19]] == 0).all()
     for count in counts[1:19]:
         assert_rate(count, of=20000, expected=3 / 18)
-    _, result = masked(
-        masking.MaskingPolicy(mask_rate=0.25), generator=generator, rows=20000, filled=8
-    )
+    policy = masking.MaskingPolicy(mask_rate=0.25)
+    _, result = masked(policy, generator=generator, rows=20000, filled=8)
     first, second = result["masked_lm_positions"][:, :2].T
     pairs, counts = np.unique(first * 8 + second, return_counts=True)
     assert len(pairs) == 15
@@ -147,15 +145,9 @@ def test_word_masking_uses_the_vocabulary_or_the_flags_of_the_caller(generator):
     assert chosen("token") == {(1, 2, 3), (1, 2, 5), (1, 3, 5), (2, 3, 5)}
 
 
-def test_replacements_are_neither_special_nor_unused_tokens():
+def test_replacements_are_ordinary_tokens_and_policies_possible():
     vocabulary = Vocabulary((*SPECIAL_TOKENS, "[unused0]", "a", "##b", "[unused993]", "["))
     assert masking.Masker(masking.MaskingPolicy(), vocabulary).replacement_ids.tolist() == [6, 7, 9]
-
-
-@pytest.mark.parametrize(
-    ("field", "value"),
-    [("mask_rate", 0), ("mask_share", 0.95), ("random_share", -0.1), ("unit", "letter")],
-)
-def test_impossible_policies_are_refused(field, value):
-    with pytest.raises(InputError, match=f"{field} .*{value}"):
-        masking.MaskingPolicy(**{field: value})
+    for values in ({"mask_rate": 0}, {"random_share": -0.1}, {"random_share": 0.25}):
+        with pytest.raises(InputError):
+            masking.MaskingPolicy(**values)

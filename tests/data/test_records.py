@@ -15,12 +15,11 @@ from bert_keras.data.batches import Batches, input_errors
 from bert_keras.data.masking import Masker, MaskingPolicy
 from bert_keras.data.objectives import MASKED, NEXT_TOKENS, DynamicMasking, masked_and_labelled
 from bert_keras.data.parsing import RecordParser
+from bert_keras.data.record_file import PretrainingSchema, framed, schema_of, serialized
 from bert_keras.data.records import Records, pretraining_dataset
-from bert_keras.data.schema import PretrainingSchema, schema_of
 from bert_keras.errors import InputError
 from bert_keras.text.vocab import SPECIAL_TOKENS, Vocabulary
-from tests.tensorflow_or_skip import tf
-from tfrecords_tools.records.writer import framed, serialized
+from tests.tensorflow_or_skip import needs_tensorflow, tf
 
 VOCABULARY = Vocabulary((*SPECIAL_TOKENS, *"abcdefghijklmnopqrstuvwxyz"))
 PLAIN = {
@@ -101,27 +100,21 @@ def test_the_schema_is_read_from_the_first_record(write, kind):
             schema_of(write("half.tfrecord", [record(**features | {name: None})]))
 
 
-def test_impossible_schemas_are_refused():
+def test_records_without_labels_do_not_depend_on_the_number_of_sequences():
     schemas = {PretrainingSchema(128, 0, has_labels=False, max_sequences=n) for n in (2, 8, 42)}
     assert [schema.max_sequences for schema in schemas] == [42]
-    for field, value in {"max_length": 4, "max_predictions": -1, "max_sequences": 0}.items():
-        with pytest.raises(InputError, match=f"{field} is {value}"):
-            PretrainingSchema(**{field: value})
 
 
 def test_other_files_are_refused(write, tmp_path):
-    (tmp_path / "text").write_text("just a text that is longer than a record's head")
-    (tmp_path / "short").write_text("abc")
-    (tmp_path / "empty").write_text("")
-    (tmp_path / "gzip").write_bytes(gzip.compress(b"a record"))
+    contents = {"text": b"just a text that is longer than a record's head", "short": b"abc"}
+    for name, content in (contents | {"empty": b"", "gzip": gzip.compress(b"a record")}).items():
+        (tmp_path / name).write_bytes(content)
     write("foreign", [b"\xff\xff\xff"])
     for name in ("text", "short", "empty", "gzip", "foreign"):
-        with pytest.raises(InputError, match=f"{name} is empty, compressed, damaged or no"):
+        with pytest.raises(InputError, match=name):
             schema_of(tmp_path / name)
-    with pytest.raises(InputError, match="none does not exist"):
-        schema_of(tmp_path / "none")
     for name, value in {"masked_lm_weights": [1, 0], "segment_ids": [0], "input_ids": [1]}.items():
-        with pytest.raises(InputError, match=f"has no pretraining records, .*{name}"):
+        with pytest.raises(InputError, match=name):
             schema_of(write("foreign.tfrecord", [pair(7, **{name: value})]))
 
 
@@ -178,7 +171,7 @@ def test_record_files_of_a_folder_a_pattern_or_a_list(tmp_path, files):
     assert record_file.record_files(str(tmp_path)) == [f"{tmp_path}/train-0.tfrecord"]
     (tmp_path / "none").mkdir()
     for records in (tmp_path / "none", f"{tmp_path}/*.record"):
-        with pytest.raises(InputError, match=r"contains or matches no \*.tfrecord files"):
+        with pytest.raises(InputError, match=r"no \*.tfrecord files"):
             record_file.record_files(records)
 
 
@@ -253,7 +246,7 @@ def test_a_damaged_record_is_refused_or_has_the_features(data):
     try:
         features = RecordParser(schema, limits=schema.limits(31))([("here", content)])
     except InputError as error:
-        assert str(error).startswith("here contains a wrong record (")
+        assert str(error).startswith("here has a wrong record (")
     else:
         assert {name: each.shape[1] for name, each in features.items()} == schema.lengths
         assert features["input_ids"].min() >= 0 and features["input_ids"].max() < 31
@@ -294,10 +287,11 @@ def test_a_later_record_with_other_features_is_refused(write, changes, problem):
     bad = write("bad.tfrecord", [pair(9), unpacked(features)])
     for seed in (None, 1):
         batches = Records([good, bad], vocab_size=31).batches(batch_size=4, seed=seed)
-        with pytest.raises(InputError, match=f"bad.tfrecord contains a wrong record .{problem}"):
+        with pytest.raises(InputError, match=f"bad.tfrecord has a wrong record .{problem}"):
             batches[0]
 
 
+@needs_tensorflow
 def test_a_data_set_for_fit_has_a_cardinality_and_no_autotuning(files):
     for drop, count in ((True, 30 // 4), (False, -(-30 // 4))):
         dataset = pretraining_dataset(files, batch_size=4, drop_remainder=drop)
@@ -328,6 +322,9 @@ def integers(features):
     return {name: ("int32", values) for name, values in features.items()}
 
 
+NEXT = {"pairs": (1, 1), "packed": ([0, 1, 0], [1, 1, 0])}  # labels and weights
+
+
 @pytest.mark.parametrize("kind", ["pairs", "no labels", "packed", "packed, no labels"])
 def test_masked_records_exactly(write, kind):
     _, features = KINDS[kind]
@@ -335,12 +332,9 @@ def test_masked_records_exactly(write, kind):
     names = (*PLAIN, *PACKED, "masked_lm_positions", "next_sentence_positions")
     assert inputs == integers({name: features[name] for name in names if name in features})
     expected, expected_weights = integers({"masked_lm": [9, 0]}), {"masked_lm": ("float32", [1, 0])}
-    if kind == "pairs":
-        expected["next_sentence"] = ("int32", 1)
-        expected_weights["next_sentence"] = ("float32", 1)
-    if kind == "packed":
-        expected["next_sentence"] = ("int32", [0, 1, 0])
-        expected_weights["next_sentence"] = ("float32", [1, 1, 0])
+    if kind in NEXT:
+        expected["next_sentence"] = ("int32", NEXT[kind][0])
+        expected_weights["next_sentence"] = ("float32", NEXT[kind][1])
     assert (targets, weights) == (expected, expected_weights)
     inputs, targets, weights = first(write, features, objective=MASKED)
     assert "next_sentence_positions" not in inputs
@@ -396,16 +390,17 @@ def test_a_user_may_parse_and_map_with_tensorflow(write):
 
 def test_records_that_do_not_fit_each_other_or_the_objective_are_refused(plain, write):
     masked = write("masked.tfrecord", [record(**PLAIN, **MASKS)])
-    for files, options, message in (
-        (plain, {}, r"0\.tfrecord contains records of plain ids; pass"),
-        (masked, {"masking": masking()}, "needs no masks; leave out `masking`"),
-        (masked, {"objective": NEXT_TOKENS}, "this objective needs plain ids"),
+    for files, options, found in (
+        (plain, {}, r"0\.tfrecord.*`masking`"),
+        (masked, {"masking": masking()}, r"masked\.tfrecord.*`masking`"),
+        (masked, {"objective": NEXT_TOKENS}, "plain ids"),
         ([*plain, masked], {}, r"masked\.tfrecord has records of 8 positions"),
     ):
-        with pytest.raises(InputError, match=message):
+        with pytest.raises(InputError, match=found):
             batches_of(files, **options)
 
 
+@needs_tensorflow
 def test_tensorflow_cannot_write_to_the_memory_of_a_batch():
     memory = np.zeros(4_096, "int32")
     array = memory[-memory.ctypes.data % 64 // 4 :][:1_024]  # TensorFlow shares aligned memory

@@ -10,7 +10,17 @@ import sys
 from itertools import islice
 from pathlib import Path
 
+import keras
 import numpy as np
+
+from bert_keras.config import BertConfig
+from bert_keras.data.batches import Batches
+from bert_keras.distribution.strategy import named_strategy
+from bert_keras.models.pretrainer import BertPretrainer
+from bert_keras.training.callbacks import FitSettings
+from bert_keras.training.loop import fit_resumable, for_devices
+from bert_keras.training.losses import pretraining_losses, pretraining_metrics
+from bert_keras.training.optimizer import BertAdamW
 
 CONFIG = {
     **{"vocab_size": 50, "hidden_size": 16, "num_layers": 1, "num_heads": 2, "max_positions": 16},
@@ -50,34 +60,17 @@ def batches(size=16, length=12, predictions=4):
         )
 
 
-def data():
-    import tensorflow as tf
-
-    signature = tf.nest.map_structure(lambda a: tf.TensorSpec(a.shape, a.dtype), next(batches()))
-    options = tf.data.Options()
-    options.experimental_distribute.auto_shard_policy = tf.data.experimental.AutoShardPolicy.DATA
-    dataset = tf.data.Dataset.from_generator(batches, output_signature=signature)
-    return dataset.apply(tf.data.experimental.assert_cardinality(NUM_STEPS)).with_options(options)
-
-
 def batches_to_continue():
-    """Returns the same batches, which can be read from any of them on."""
-    import keras
-
-    from bert_keras.data.batches import Batches
-
+    """Returns the same batches, and reading can start at any of them."""
     spec = keras.tree.map_structure(keras.ops.convert_to_tensor, next(batches()))
     return Batches(lambda first: islice(batches(), first, None), spec=spec, num_batches=NUM_STEPS)
 
 
+def data():
+    return for_devices(batches_to_continue())
+
+
 def compiled(strategy, *, changes=(), parts=1, optimizer=None, recomputes=False, **compiling):
-    import keras
-
-    from bert_keras import BertConfig
-    from bert_keras.models.pretrainer import BertPretrainer
-    from bert_keras.training.losses import pretraining_losses, pretraining_metrics
-    from bert_keras.training.optimizer import BertAdamW
-
     keras.utils.set_random_seed(1)
     with strategy.scope():
         model = BertPretrainer(BertConfig(**CONFIG | dict(changes)))
@@ -105,19 +98,9 @@ def trained(strategy, **options):
 
 def continued(strategy, output: Path, *, num_steps: int, **options):
     """Returns the step at which a run starts, or continues, and its weights at the last step."""
-    from bert_keras.training.callbacks import FitSettings
-    from bert_keras.training.loop import fit_resumable
-
-    settings = FitSettings(
-        stage="test",
-        output=output,
-        num_steps=num_steps,
-        steps_per_epoch=2,
-        epochs_per_checkpoint=1,
-        keep_checkpoints=1,
-        batch_size=16,
-        tokens_per_example=12,
-    )
+    lengths = {"num_steps": num_steps, "steps_per_epoch": 2, "epochs_per_checkpoint": 1}
+    rows = {"batch_size": 16, "tokens_per_example": 12}
+    settings = FitSettings(stage="test", output=output, keep_checkpoints=1, **lengths, **rows)
     with strategy.scope():
         model = compiled(strategy, **options)
         first_step = fit_resumable(model, batches_to_continue, settings)
@@ -139,11 +122,8 @@ def two_workers() -> list[dict[str, str]]:
 
 
 def main(output: str, run: str, num_steps: str) -> None:
-    from bert_keras.distribution.strategy import named_strategy
-
-    strategy = named_strategy("auto")
-    _, weights = continued(strategy, Path(run), num_steps=int(num_steps), parts=2)
-    np.savez(output, **weights)
+    options = {"num_steps": int(num_steps), "parts": 2}
+    np.savez(output, **continued(named_strategy("auto"), Path(run), **options)[1])
 
 
 if __name__ == "__main__":

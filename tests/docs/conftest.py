@@ -6,14 +6,21 @@ import shutil
 import keras
 import pytest
 
-from bert_keras import BertConfig, Vocabulary, WordPieceTokenizer
-from bert_keras.checkpoints.conversion import convert
-from bert_keras.models import BertClassifier, BertPretrainer, BertSentenceEncoder
+from bert_keras import (
+    BertClassifier,
+    BertConfig,
+    BertPretrainer,
+    BertSentenceEncoder,
+    Vocabulary,
+    WordPieceTokenizer,
+)
+from bert_keras.runs.conversion import convert
 from bert_keras.text.vocab import SPECIAL_TOKENS
 from tfrecords_tools.build import build
 from tfrecords_tools.settings import BuildSettings
 
 BASE = "google-bert/bert-base"
+MINILM = "sentence-transformers/all-MiniLM-L6-v2"
 WORDS = ["a", "good", "bad", "film", "fine", "two", "hours", "of", "nothing", "."]
 
 
@@ -26,13 +33,11 @@ def examples(tmp_path_factory):
     keras.utils.set_random_seed(1)
     tokenizer = WordPieceTokenizer(vocabulary)
     vocabulary.save(folder / "vocab.txt")
-    names = ("bert-base", "bert-base-uncased", "bert-base-cased", "bert-base-finetuned", "minilm")
-    for name in (*names, f"{BASE}-uncased", f"{BASE}-cased", "klue/bert-base"):
+    names = ("bert-base", "bert-base-uncased", "bert-base-finetuned", "klue/bert-base")
+    for name in (*names, f"{BASE}-uncased", f"{BASE}-cased"):
         BertPretrainer(config).save_pretrained(folder / name, tokenizer=tokenizer)
-    for name in ("all-MiniLM-L6-v2", "sentence-transformers/all-MiniLM-L6-v2"):
-        BertSentenceEncoder(config).save_pretrained(
-            folder / name, tokenizer=tokenizer, format="sentence-transformers"
-        )
+    options = {"tokenizer": tokenizer, "format": "sentence-transformers"}
+    BertSentenceEncoder(config).save_pretrained(folder / MINILM, **options)
     convert(folder / "bert-base", folder / "small", format="bert-keras", num_layers=1)
     for name in ("demo/1/finetune/model", "film-critic"):
         model, labels = BertClassifier(config, num_labels=2), ("bad", "good")
@@ -40,22 +45,14 @@ def examples(tmp_path_factory):
     (folder / "corpus.txt").write_text("\n\n".join(["a good film .\ntwo hours of nothing ."] * 80))
     for name, num_predictions in (("records", 2), ("plain", 0)):
         settings = BuildSettings(max_length=16, max_predictions=num_predictions, shards=1)
-        build(
-            [folder / "corpus.txt"], vocabulary=vocabulary, output=folder / name, settings=settings
-        )
+        options = {"vocabulary": vocabulary, "settings": settings}
+        build([folder / "corpus.txt"], output=folder / name, **options)
     good, fine, two = "a good film", "a fine film", "two hours of nothing"
-    mrpc = "Quality\t#1 ID\t#2 ID\t#1 String\t#2 String\n" + 20 * (
-        f"1\t1\t2\t{good}\t{fine}\n0\t3\t4\t{good}\t{two}\n"
-    )
-    stsb = "sentence1\tsentence2\tscore\n" + 10 * f"{good}\t{fine}\t4.5\n{good}\t{two}\t0.5\n"
-    mnli = "sentence1\tsentence2\tgold_label\n" + (
-        f"{good}\ta film\tentailment\n{good}\ta bad film\tcontradiction\n"
-        "two hours\thours\tentailment\n"
-    )
-    for name, text in {"MRPC": mrpc, "STS-B": stsb, "MNLI": mnli}.items():
-        (folder / "glue" / name).mkdir(parents=True)
-        for split in ("train", "dev_matched" if name == "MNLI" else "dev"):
-            (folder / "glue" / name / f"{split}.tsv").write_text(text)
+    pairs = f"1\t1\t2\t{good}\t{fine}\n0\t3\t4\t{good}\t{two}\n"
+    mrpc = "Quality\t#1 ID\t#2 ID\t#1 String\t#2 String\n" + 20 * pairs
+    (folder / "glue" / "MRPC").mkdir(parents=True)
+    for split in ("train", "dev"):
+        (folder / "glue" / "MRPC" / f"{split}.tsv").write_text(mrpc)
     answers = [{"text": "good", "answer_start": 2}]
     questions = [{"id": f"{n}", "question": "a film", "answers": answers} for n in range(32)]
     paragraph = {"context": "a good film .", "qas": questions}
@@ -63,11 +60,8 @@ def examples(tmp_path_factory):
         "films.csv": "text,label\n" + 32 * "a good film,good\na bad film,bad\n",
         "tags.csv": "text,label\n" + 32 * 'a good film,"film,good"\na bad film,film\n',
         "ratings.csv": "text,label\n" + 32 * "a good film,4.5\na bad film,1\n",
-        "pairs.csv": "sentence1,sentence2,score\n" + 32 * "a film,a film,5\na film,bad,1\n",
-        "search.csv": "query,positive\n" + "".join(f"a film,{word}\n" for word in WORDS * 4),
         "endings.csv": "sent1,sent2,ending0,ending1,ending2,ending3,label\n"
         + "".join(f"a film {word},of,two hours,good,bad,nothing,0\n" for word in WORDS * 4),
-        "texts.txt": "a good film\na bad film\n",
         "train.conll": 32 * "a O\ngood B-X\nfilm I-X\n\nhours O\n\n",
         "train.json": json.dumps({"data": [{"title": "", "paragraphs": [paragraph]}]}),
     }

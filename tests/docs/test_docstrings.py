@@ -12,19 +12,18 @@ import pytest
 import bert_keras
 from bert_keras.models.pretrained import Pretrained
 
-NAMES = {name: getattr(bert_keras, name) for name in bert_keras.__all__}
-METHODS = {"from_pretrained": Pretrained.from_pretrained, "model.export": Pretrained.export}
-OBJECTS = NAMES | METHODS
-USED = NAMES | {"asyncio": asyncio, "Path": Path, "dataclasses": dataclasses, "np": np}
+OBJECTS = {name: getattr(bert_keras, name) for name in bert_keras.__all__}
+OBJECTS |= {"from_pretrained": Pretrained.from_pretrained, "model.export": Pretrained.export}
+USED = OBJECTS | {"asyncio": asyncio, "Path": Path, "dataclasses": dataclasses, "np": np}
 SLOW = {
     *("TaskRun", "finetune", "pretrain", "export", "model.export"),
     *("serve", "running_server", "Client", "read_curves"),
 }
-WITHOUT = {"encode_masked"}  # its example is that of BertMaskedLM
+WITHOUT = {"encode_masked"}  # BertMaskedLM has its example
 
 
 def documentation(name: str) -> str:
-    if name not in bert_keras._CONSTANTS:
+    if name not in ("tasks", "recipes"):
         return inspect.getdoc(OBJECTS[name]) or ""
     # The docstring of a constant follows its annotation.
     source = inspect.getsource(bert_keras)
@@ -37,16 +36,15 @@ def example(name: str) -> str:
     return "\n".join(blocks)
 
 
-def marked(name: str):
-    return pytest.param(name, marks=pytest.mark.slow) if name in SLOW else name
+NAMED = {name: [pytest.mark.slow] * (name in SLOW) for name in OBJECTS if name not in WITHOUT}
 
 
-@pytest.mark.parametrize("name", [marked(name) for name in OBJECTS if name not in WITHOUT])
+@pytest.mark.parametrize("name", [pytest.param(n, marks=marks) for n, marks in NAMED.items()])
 def test_the_example_runs(name, folder, monkeypatch):
     Path("film-critic").rename("films")  # as the quickstart writes it
     if name == "serve":
         monkeypatch.setattr("uvicorn.Server.run", lambda server, sockets: None)
-    if name == "BertTokenClassifier":  # its `fit` is that of BertClassifier, whose steps are traced
+    if name == "BertTokenClassifier":  # BertClassifier traces the same steps
         monkeypatch.setattr("keras.Model.run_eagerly", property(lambda _: True, lambda *_: None))
     exec(compile(example(name), name, "exec"), dict(USED))
 
@@ -55,4 +53,4 @@ def test_the_example_runs(name, folder, monkeypatch):
 def test_the_docstring_of_a_dataclass_describes_each_field(name):
     kind = getattr(bert_keras, name)
     for field in dataclasses.fields(kind):
-        assert re.search(rf"^    {field.name}: \S", kind.__doc__, re.MULTILINE), field.name
+        assert re.search(rf"^ +{field.name}: \S", kind.__doc__, re.MULTILINE), field.name

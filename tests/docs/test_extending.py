@@ -16,8 +16,9 @@ SECTIONS = {
 }
 TABLES = {  # to which examples add rows, by their modules
     "FAMILIES": "bert_keras.families",
-    "PRETRAINING_OBJECTIVES": "bert_keras.runs.objectives",
+    "PRETRAINING_TASKS": "bert_keras.runs.recipes",
     "TASKS": "bert_keras.downstream.catalog",
+    "DESCRIPTIONS": "bert_keras.downstream.catalog",
 }
 
 

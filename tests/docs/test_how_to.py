@@ -12,7 +12,6 @@ import pyarrow.parquet as pq
 import pytest
 
 from bert_keras import (
-    BertConfig,
     BertPretrainer,
     BertSentenceEncoder,
     Vocabulary,
@@ -23,11 +22,11 @@ from bert_keras import (
 from bert_keras.cli import main
 from bert_keras.serving.server import running_server
 from bert_keras.text.vocab import SPECIAL_TOKENS
+from tests.docs.conftest import MINILM
 from tests.factories import random_model
 from tests.tensorflow_or_skip import keras_hub
 from tfrecords_tools.cli import main as tfrecords
 
-MINILM = "sentence-transformers/all-MiniLM-L6-v2"
 DOCS = Path(__file__).parents[2] / "docs"
 # Text of a page -> a smaller value, or one of this test.
 SMALLER = {
@@ -48,23 +47,24 @@ pytestmark = [pytest.mark.slow, pytest.mark.usefixtures("folder")]
 
 
 def blocks(page: str, start: str = "python") -> list[str]:
-    text = (DOCS / page).read_text("utf-8")
-    return re.findall(f"^```{start}\n(.*?)^```", text, re.M | re.S)
+    return re.findall(f"^```{start}\n(.*?)^```", (DOCS / page).read_text("utf-8"), re.M | re.S)
 
 
-def run(
-    page: str, *, last: int | None = None, changes: dict = SMALLER, start: str = "python"
-) -> dict:
+def changed(code: str, changes: dict = SMALLER) -> str:
+    for written, smaller in changes.items():
+        code = code.replace(written, smaller)
+    return code
+
+
+def run(page: str, *, last: int | None = None, changes=SMALLER, start: str = "python") -> dict:
     """Runs the blocks of a page that begin with `start`, up to `last`; returns their names."""
     names: dict = {}
     for code in blocks(page, start)[:last]:
-        for written, smaller in changes.items():
-            code = code.replace(written, smaller)
-        exec(compile(code, page, "exec"), names)
+        exec(compile(changed(code, changes), page, "exec"), names)
     return names
 
 
-FIRST_PAGES = ["quickstart.md", "index.md", "choose-your-task.md", "ko/index.md"]
+FIRST_PAGES = ["quickstart.md", "../README.md", "choose-your-task.md", "ko/index.md"]
 RESULTS = {  # page -> whether its names and the files that it writes are as expected
     **dict.fromkeys(FIRST_PAGES[:2], lambda names: names["model"].metadata.labels[0] == "bad"),
     "cheat-sheet.md": lambda names: (
@@ -98,7 +98,7 @@ def test_the_page_runs(page):
 
 @pytest.mark.parametrize("page", [*FIRST_PAGES, "how-to/fine-tune.md"])
 def test_the_commands_run(page):
-    """Those that end and need no demo, in their order and in the same folder."""
+    """Runs the commands in their order, except the demo and servers, which do not end."""
     Path("vocab.txt").unlink()
     shutil.rmtree("records")
     for line in "".join(blocks(page, "bash")).replace("\\\n", " ").splitlines():
@@ -113,9 +113,7 @@ def test_the_commands_run(page):
 def test_train_with_jax():
     pytest.importorskip("jax", reason="needs jax, of the extra jax")
     (code,) = blocks("how-to/train-with-jax.md")
-    for written, smaller in SMALLER.items():
-        code = code.replace(written, smaller)
-    subprocess.run([sys.executable, "-c", code], check=True)
+    subprocess.run([sys.executable, "-c", changed(code)], check=True)
 
 
 @pytest.mark.parametrize("page", ["how-to/korean.md", "ko/korean.md"])
@@ -171,7 +169,7 @@ def test_sentence_embeddings(capsys):
     assert main(command.split()[1:]) == 0
     with running_server("saved_models/minilm") as url:
         changes = {"http://localhost:8501": url, "dimensions=128": "dimensions=8"}
-        run(page, changes=changes, last=-1)  # not that of Beam
+        run(page, changes=changes, last=-1)  # the last block needs Beam
     assert "2 16 Usage(prompt_tokens=" in capsys.readouterr().out
     assert isinstance(load_model("mine-st"), BertSentenceEncoder)
 
@@ -190,20 +188,11 @@ def test_embed_on_beam():
     np.testing.assert_allclose([rows[text] for text in texts], expected, atol=1e-6)
 
 
-OURS = ' title="bert_keras"'  # beside the code of other packages
-
-
-def save_as(name, *, model, format):
-    sizes = {"hidden_size": 16, "num_layers": 2, "num_heads": 2, "max_positions": 128}
-    config = BertConfig(vocab_size=15, activation="gelu_tanh", **sizes)
-    tokenizer = WordPieceTokenizer(Vocabulary.from_file("vocab.txt"))
-    model(config).save_pretrained(name, tokenizer=tokenizer, format=format)
+OURS = ' title="bert_keras"'  # the other blocks show the code of other packages
 
 
 def test_coming_from_tfbertmodel():
-    for name in ("bert-base-uncased", "film-critic"):
-        shutil.rmtree(name)
-    save_as("bert-base-uncased", model=BertPretrainer, format="huggingface")
+    shutil.rmtree("film-critic")
     page = "how-to/coming-from-tfbertmodel.md"
     assert run(page, start=f"python{OURS}")["model"].output_shape == (None, 1)
     assert load_model("film-critic-huggingface").metadata.labels == ("negative", "positive")

@@ -53,17 +53,17 @@ def test_labels_are_those_of_the_training_rows(rows, tmp_path):
     assert labelled.labels == ("neg", "pos")
     assert labelled.baseline(examples, examples)["majority_accuracy"] == pytest.approx(2 / 3)
     dev = write(tmp_path / "dev.csv", "label,text", "neutral,fine")
-    with pytest.raises(InputError, match=r"dev.csv, line 2 .*'neutral'; known: neg, pos"):
+    with pytest.raises(InputError, match=r"dev.csv, line 2 .*'neutral'"):
         labelled.read(dev, split="dev")
     unknown = labelled.read(dev, split="test")
     labelled.encode(unknown, TOKENIZER)
-    with pytest.raises(InputError, match=r"dev.csv, line 2 .*'neutral'; known: neg, pos"):
+    with pytest.raises(InputError, match=r"dev.csv, line 2 .*'neutral'"):
         labelled.check_labels(unknown)
 
 
-def test_a_label_for_each_row_is_no_label(tmp_path):
+def test_a_column_of_distinct_values_does_not_give_labels(tmp_path):
     table = write(tmp_path / "a.csv", "text,label", *(f"good film,{n}" for n in range(20)))
-    with pytest.raises(InputError, match=r"a.csv has 20 labels in 20 rows of the column 'label'"):
+    with pytest.raises(InputError, match=r"a.csv has 20 labels in 20 rows"):
         task().with_labels_of(task().read(table))
     tags = write(tmp_path / "tags.csv", "text,label", *(f'film,"new,{n}"' for n in range(20)))
     many = task("multi-label")
@@ -80,18 +80,15 @@ def test_labels_of_a_test_file_are_read_if_present(tmp_path, name, label, expect
     (example,) = task(name).read(path, split="test")
     assert example.label == expected
     path = write(tmp_path / "rows.tsv", "text", "a")
-    with pytest.raises(InputError, match=r"rows.tsv, line 2 has no label"):
+    with pytest.raises(InputError, match=r"rows.tsv, line 2"):
         task(name).check_labels(task(name).read(path, split="test"))
-    with pytest.raises(InputError, match=r"has no column 'label'"):
+    with pytest.raises(InputError, match=r"'label'"):
         task(name).read(path, split="dev")
 
 
 def test_several_labels_are_learnt_predicted_and_scored(tmp_path):
-    path = write(
-        tmp_path / "rows.jsonl",
-        '{"text": "good", "label": ["b", "a"]}\n{"text": "bad", "label": []}',
-        '{"text": "film", "label": "c"}',
-    )
+    rows = ['{"text": "good", "label": ["b", "a"]}', '{"text": "bad", "label": []}']
+    path = write(tmp_path / "rows.jsonl", *rows, '{"text": "film", "label": "c"}')
     many = task("multi-label")
     examples = many.read(path)
     assert [example.label for example in examples] == [("b", "a"), (), ("c",)]
@@ -105,9 +102,8 @@ def test_several_labels_are_learnt_predicted_and_scored(tmp_path):
     assert [prediction.label for prediction in predictions] == [("a", "b"), ("c",), ()]
     assert predictions[1].probabilities[2] == 0.5
     # 2 of 3 labels are predicted and 1 is wrong; a and b are always right, and c never.
-    assert many.score(examples, predictions) == pytest.approx(
-        {"micro_f1_of_labels": 2 / 3, "macro_f1_of_labels": 2 / 3, "subset_accuracy": 1 / 3}
-    )
+    scores = {"micro_f1_of_labels": 2 / 3, "macro_f1_of_labels": 2 / 3, "subset_accuracy": 1 / 3}
+    assert many.score(examples, predictions) == pytest.approx(scores)
     many.write_predictions(tmp_path / "p.tsv", examples, predictions)
     header, first, *_ = (tmp_path / "p.tsv").read_text().splitlines()
     assert header == "index\tprediction\ta\tb\tc\ttext"

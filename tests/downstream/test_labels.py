@@ -4,8 +4,9 @@ from functools import partial
 
 import pytest
 
-from bert_keras.downstream.labels import LABEL_KINDS, SCORES
+from bert_keras.downstream.classification import SCORES
 from bert_keras.errors import InputError
+from bert_keras.kinds.classifier import LABEL_KINDS
 
 ONE, MANY, NUMBER = (LABEL_KINDS[name] for name in ("one", "many", "number"))
 
@@ -20,13 +21,6 @@ def test_classes_are_sorted_as_numbers_where_all_are_numbers():
     classes = partial(ONE.classes, column="tone", file="a.csv")
     assert classes(["10", "9", "-1.5", "10"]) == ("-1.5", "9", "10")
     assert classes(["10", "9", "b"]) == ("10", "9", "b")
-
-
-@pytest.mark.parametrize(("kind", "label"), [(ONE, "new"), (MANY, ("l00", "new"))])
-def test_errors_list_only_the_first_known_labels(kind, label):
-    labels = [f"l{number:02}" for number in range(30)]
-    with pytest.raises(InputError, match=r"'new'; known: l00, .*, l19, and 10 more$"):
-        kind.check(label, labels, location="f, line 2")
 
 
 def test_equal_predictions_have_a_correlation_of_zero():

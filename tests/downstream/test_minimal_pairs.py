@@ -5,8 +5,8 @@ import json
 import numpy as np
 import pytest
 
+from bert_keras import BertMaskedLM
 from bert_keras.downstream.minimal_pairs import log_likelihoods
-from bert_keras.models import BertMaskedLM
 from bert_keras.runs.evaluate import evaluate
 from bert_keras.text.tokenizer import WordPieceTokenizer
 from tests.factories import LINES, random_model, tiny_vocabulary
@@ -59,7 +59,7 @@ def test_minicons(tmp_path, is_causal):
     # Given texts, minicons calls a method of tokenizers that transformers 5 lacks.
     encoded = tokenizer(texts, padding=True, return_tensors="pt")
     scores = theirs.compute_stats(theirs.prepare_text(encoded))
-    # Of a causal model, the last value is that of [SEP].
-    expected = [sum(values[: -1 if is_causal else None]) for values in scores]
+    end = -1 if is_causal else None  # the last value of a causal model belongs to [SEP]
+    expected = [sum(values[:end]) for values in scores]
     ours = BertMaskedLM.from_pretrained(folder, is_causal=is_causal)
     np.testing.assert_allclose(log_likelihoods(ours, texts), expected, rtol=0, atol=1e-4)

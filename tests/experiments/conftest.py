@@ -7,7 +7,7 @@ import random
 import pytest
 
 from bert_keras.experiments.scales import Phase, Scale, Tuning
-from bert_keras.runs.recipes import PRETRAIN, TAGGER, FinetuneRecipe
+from bert_keras.runs.recipes import PRETRAIN, FinetuneRecipe
 
 WORDS = [f"{a}{b}" for a in ("ba", "de", "fi", "go") for b in ("lu", "mi", "no", "ra", "su")]
 PRETRAINING = dataclasses.replace(
@@ -19,36 +19,25 @@ PRETRAINING = dataclasses.replace(
     steps_per_log=2,
     logs_per_checkpoint=1,
 )
-FINETUNING = FinetuneRecipe(
-    batch_size=8, num_epochs=2, learning_rate=1e-3, learning_rates=(1e-3,), logs_per_epoch=2
-)
+RATES = {"learning_rate": 1e-3, "learning_rates": (1e-3,)}
+FINETUNING = FinetuneRecipe(batch_size=8, num_epochs=2, logs_per_epoch=2, **RATES)
+LENGTH = "max_length=32"
 MINIATURE = Scale(
     note="a few seconds, for tests.",
     vocab_size=120,
     phases=(Phase(max_length=32, recipe=PRETRAINING),),
     tunings={
-        "": Tuning(recipe=FINETUNING, changes=("max_length=32",)),
-        "squad1": Tuning(
-            recipe=FINETUNING, changes=("max_length=32", "stride=8", "max_question_length=8")
-        ),
+        "": Tuning(recipe=FINETUNING, changes=(LENGTH,)),
+        "squad1": Tuning(recipe=FINETUNING, changes=(LENGTH, "stride=8", "max_question_length=8")),
         "ner-features": Tuning(
-            recipe=dataclasses.replace(
-                TAGGER, batch_size=8, num_epochs=1, learning_rates=(1e-3,), logs_per_epoch=2
-            ),
-            changes=("layers=last", "lstm_units=4", "max_length=32"),
+            recipe=dataclasses.replace(FINETUNING, num_epochs=1),
+            changes=(LENGTH, "layers=last", "lstm_units=4"),
         ),
     },
     num_seeds=1,
     duplicates=2,
     held_out_rate=0.2,
-    stand_ins={
-        "size=L-3_H-768_A-12": "size=L-1_H-8_A-2",
-        "size=L-6_H-768_A-3": "size=L-2_H-8_A-1",
-        "size=L-6_H-768_A-12": "size=L-2_H-8_A-2",
-        "size=L-12_H-768_A-12": "size=L-3_H-8_A-2",
-        "size=L-12_H-1024_A-16": "size=L-3_H-12_A-3",
-        "size=L-24_H-1024_A-16": "size=L-4_H-12_A-3",
-    },
+    stand_ins={"size=L-3_H-768_A-12": "size=L-1_H-8_A-2", "size=L-6_H-768_A-3": "size=L-2_H-8_A-1"},
 )
 
 
@@ -87,11 +76,8 @@ def _squad(draw: random.Random) -> dict:
     for number in range(8):
         context = sentence(draw)
         answer = context.split()[1]
-        qa = {
-            "id": str(number),
-            "question": f"{draw.choice(WORDS)}?",
-            "answers": [{"text": answer, "answer_start": context.index(answer)}],
-        }
+        answers = [{"text": answer, "answer_start": context.index(answer)}]
+        qa = {"id": str(number), "question": f"{draw.choice(WORDS)}?", "answers": answers}
         paragraphs.append({"context": context, "qas": [qa]})
     return {"version": "1.1", "data": [{"title": "a", "paragraphs": paragraphs}]}
 

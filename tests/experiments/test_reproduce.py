@@ -1,7 +1,6 @@
 """Small runs of the paper's tables: all arms, the existing tasks, reports and interruptions."""
 
 import dataclasses
-import hashlib
 import json
 import math
 import shutil
@@ -12,7 +11,7 @@ from bert_keras.errors import InputError
 from bert_keras.experiments import run
 from bert_keras.experiments.experiments import EXPERIMENTS
 from bert_keras.experiments.run import plan, reproduce
-from bert_keras.models import load_model
+from bert_keras.models.loading import load_model
 from bert_keras.training.loop import StopAfter
 
 TABLE5 = EXPERIMENTS["table5"]
@@ -66,6 +65,12 @@ def test_an_interrupted_table_continues_and_a_finished_one_does_not_run_again(
     assert results.scores.keys() == {(arm, "MNLI-m") for arm in ("No NSP", "+ BiLSTM")}
     report = (output / "report.md").read_text()
     assert "QNLI is omitted" in report and "MRPC is omitted" in report
+    corpus = shutil.copytree(data, tmp_path / "data") / "corpus"
+    recipe = (output / "recipe.json").read_text().replace(str(data), str(corpus.parent))
+    (output / "recipe.json").write_text(recipe)
+    (corpus / "other.txt").write_bytes((corpus / "text.txt").read_bytes())
+    with pytest.raises(InputError, match="corpus/other"):
+        reproduce(SHORT, scale, data=corpus.parent, output=output)
 
 
 @pytest.mark.slow
@@ -109,38 +114,20 @@ def _check_arms_of_table5(output):
         "bert": (False, 0), "no-nsp": (False, 0), "ltr-no-nsp": (True, 0), "bilstm": (True, 1),
     }  # fmt: skip
     pretrained = {
-        path.parents[1].name: (path.parent.name, type(load_model(path)).__name__)
-        for path in (output / "pretrain").glob("*/*/model")
+        path.parents[1].name: type(load_model(path)).__name__
+        for path in (output / "pretrain").glob("*/32-6/model")
     }
-    assert pretrained == {
-        "bert": ("32-6", "BertPretrainer"),
-        "masked-lm": ("32-6", "BertMaskedLM"),
-        "left-to-right": ("32-6", "BertMaskedLM"),
-    }  # fmt: skip
+    kinds = {"bert": "BertPretrainer", "masked-lm": "BertMaskedLM", "left-to-right": "BertMaskedLM"}
+    assert pretrained == kinds
 
 
 def _check_steps(output):
-    """One pretraining in three parts saves a model after each."""
+    """A pretraining in three parts saves a model after each, from which an arm starts."""
     steps = sorted(path.name for path in (output / "pretrain" / "bert").iterdir())
     assert steps == ["32-4", "32-5", "32-6"]
-
-
-@pytest.mark.slow
-def test_an_arm_starts_from_the_model_at_its_fraction_of_the_steps(data, scale, tmp_path):
-    """Each phase and each part of a phase starts from the preceding one."""
-    (first,) = scale.phases
-    phases = (
-        dataclasses.replace(first, recipe=dataclasses.replace(first.recipe, last_step=4)),
-        dataclasses.replace(first, max_length=48),
-    )
-    scale = dataclasses.replace(scale, phases=phases)
-    arm = dataclasses.replace(NO_NSP, name="a third of it", step_fraction=1 / 3, published=())
-    table = dataclasses.replace(SHORT, columns=SHORT.columns[:1], arms=(arm,))
-    reproduce(table, scale, data=data, output=tmp_path / "run")
-    parts = {path.name: path for path in (tmp_path / "run" / "pretrain" / "masked-lm").iterdir()}
-    assert parts.keys() == {"32-2", "32-4", "48-6"}
-    (tuned,) = (tmp_path / "run").glob("finetune/a-third-of-it/mnli-m/lr-*/seed-1/recipe.json")
-    assert json.loads(tuned.read_text())["pretrained"] == str(parts["32-2"] / "model")
+    for share, step in ((60, 4), (80, 5), (100, 6)):
+        (recipe,) = output.glob(f"finetune/bert-{share}-*/*/lr-*/*/recipe.json")
+        assert f"pretrain/bert/32-{step}/model" in recipe.read_text()
 
 
 def test_a_plan_lists_arms_steps_and_runs(data, scale):
@@ -151,41 +138,10 @@ def test_a_plan_lists_arms_steps_and_runs(data, scale):
     assert "fine-tune MNLI-m, 2 epochs 2 runs" in lines
 
 
-def test_data_without_tasks_are_refused_before_anything_is_written(data, scale, tmp_path):
-    message = "corpus contains no task of Table 5: effect of the pretraining tasks: MNLI-m"
-    with pytest.raises(InputError, match=message):
-        reproduce(EXPERIMENTS["table5"], scale, data=data / "corpus", output=tmp_path / "run")
-    with pytest.raises(InputError, match=message):
-        plan(EXPERIMENTS["table5"], scale, data=data / "corpus")
-    assert not (tmp_path / "run").exists()
-
-
-def test_an_experiment_continues_with_its_corpus_alone(data, scale, tmp_path, monkeypatch):
-    """A task may be added."""
-
-    def fill(results, runs, *, files):
-        (runs.folder / "vocab.txt").touch()
-
-    monkeypatch.setattr(run, "_fill", fill)
-    copy, output = shutil.copytree(data, tmp_path / "data"), tmp_path / "run"
-    text, other = copy / "corpus" / "text.txt", copy / "corpus" / "other.txt"
-    content = text.read_bytes()
-    shutil.move(copy / "squad", tmp_path / "squad")
-    reproduce(TABLE5, scale, data=copy, output=output)
-    shutil.move(tmp_path / "squad", copy / "squad")
-    reproduce(TABLE5, scale, data=copy, output=output)
-    text.write_bytes(content[::-1])
-    other.write_bytes(content)
-    with pytest.raises(InputError, match="the file corpus/other"):
-        reproduce(TABLE5, scale, data=copy, output=output)
-    recipe = json.loads((output / "recipe.json").read_text())
-    assert recipe["files"] == {"corpus/text.txt": hashlib.sha256(content).hexdigest()}
-
-
 def test_invalid_task_rows_are_reported_before_the_pretraining(data, scale, tmp_path):
     copy = shutil.copytree(data, tmp_path / "data")
     dev = copy / "glue" / "MNLI" / "dev_matched.tsv"
     dev.write_text(dev.read_text().replace("neutral", "perhaps", 1))
-    with pytest.raises(InputError, match=r"dev_matched.tsv, line 2 has the unknown label"):
+    with pytest.raises(InputError, match="line 2"):
         reproduce(TABLE5, scale, data=copy, output=tmp_path / "run")
     assert not (tmp_path / "run").exists()

@@ -14,14 +14,13 @@ import pytest
 from bert_keras.cli import demo as demo_module
 from bert_keras.cli import main
 from bert_keras.families import presets
-from bert_keras.models import load_model
+from bert_keras.models.loading import load_model
 from bert_keras.runs.recipes import FINETUNE, PRETRAIN
 from bert_keras.serving.server import running_server
 from bert_keras.training.tensorboard import read_curves
 from tfrecords_tools.cli import main as bert_tfrecords
 
 NUM_TOPICS = 4
-NUM_HELD_OUT = 2
 MODELS = ("pretrain/model/weights.safetensors", "finetune/model/weights.safetensors")
 
 
@@ -54,25 +53,18 @@ def demo(tmp_path_factory):
 
 @pytest.mark.slow
 def test_the_demo_runs_every_stage(demo, capsys):
-    folder, out, err = demo
+    folder, out, _ = demo
     first = folder / "1"
     assert (first / "corpus.txt").stat().st_size > 20_000
     paths = ("vocab.txt", "records/manifest.json", "saved_models/demo/1/saved_model.pb")
     assert all((first / path).exists() for path in (*MODELS, *paths))
-    assert f"records of {NUM_TOPICS - NUM_HELD_OUT} documents" in out
     scores = json.loads((first / "pretrain" / "scores.json").read_text())
     for name in ("held_out", "copying", "unigram"):
         assert f"{scores[f'{name}_masked_lm_loss']:.3f}" in out
-    assert "labelled paragraphs; accuracy on" in out and "TF-IDF" in out
-    assert "POST /v1/models/demo:predict" in out
     assert f"bert-keras serve {first}/saved_models/demo --port 8501" in out
-    assert 'curl -d \'{"instances": [' in out
-    assert f"tensorboard --logdir {first}" in out
     answer = json.loads(out.split("demo:predict ")[1].split("\n", 1)[1].split("\n\n")[0])
     assert answer["label"] in answer["labels"] and len(answer["probabilities"]) == 4
     assert sum(answer["probabilities"]) == pytest.approx(1, abs=1e-5)
-    for stage in ("read corpus", "tokenize", "pretrain", "fine-tune", "export", "query the server"):
-        assert re.search(rf"{stage} *: ", err)
 
     # The commands that the demo prints
     show, model = re.search(r"bert-tfrecords (show \S+)", out), first / "finetune" / "model"
@@ -83,14 +75,6 @@ def test_the_demo_runs_every_stage(demo, capsys):
         response = urlopen(url.replace("http://localhost:8501", address), payload.encode())
         assert json.load(response)["predictions"] == [answer]
     assert read_curves(re.search(r"tensorboard --logdir (\S+)", out)[1])
-
-
-def test_a_paragraph_of_several_topics_is_in_the_longest_one(tmp_path, monkeypatch):
-    shared, longer = "A paragraph of several topics.", "And one more of the longest topic."
-    pages = {"a": f"{shared}\n\nIt is in a.", "b": f"{shared}\n\n{longer}", "c": shared}
-    monkeypatch.setattr("pydoc_data.topics.topics", pages)
-    corpus = demo_module._write_language_reference(tmp_path / "corpus.txt").read_text()
-    assert corpus == f"It is in a.\n\n{shared}\n{longer}\n\n"
 
 
 @pytest.mark.slow

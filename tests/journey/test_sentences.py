@@ -8,10 +8,8 @@ import keras
 import numpy as np
 import pytest
 
-from bert_keras import BertSentenceEncoder
+from bert_keras import BertEncoder, BertSentenceEncoder
 from bert_keras.cli import main
-from bert_keras.models import BertEncoder
-from bert_keras.text.packing import pack
 from bert_keras.text.tokenizer import WordPieceTokenizer
 from tests.factories import tiny_config, tiny_vocabulary
 
@@ -49,71 +47,46 @@ def folder(tmp_path_factory):
     return folder
 
 
-def command(folder, task, *, train, dev, output, settings=""):
-    paths = f"--train {folder / train} --dev {folder / dev} --from {folder / 'encoder'}"
-    options = f"--output {folder / output} --set {SETTINGS} {settings}"
-    return f"finetune {task} {paths} {options}".split()
-
-
-def scores_of(capsys, arguments):
+def finetuned(folder, capsys, task, *, files, settings=""):
+    """Fine-tunes the encoder, checks that `evaluate` gives the scores of the run, and returns the
+    scores, the model folder and the dev file."""
+    model, dev = str(folder / task / "model"), str(folder / f"{files}-dev.tsv")
+    paths = f"--train {folder}/{files}-train.tsv --dev {dev} --from {folder}/encoder"
+    options = f"--output {folder / task} --set {SETTINGS} {settings}"
+    assert main(f"finetune {task} {paths} {options}".split()) == 0
+    scores = json.loads((folder / task / "scores.json").read_text())
     capsys.readouterr()
-    assert main([*arguments, "--json"]) == 0
-    return json.loads(capsys.readouterr().out)
-
-
-def vectors(model, texts):
-    inputs = pack(
-        model.tokenizer.ids_batch(list(texts)), vocabulary=model.tokenizer.vocabulary, max_length=12
-    )
-    return model.predict_on_batch(inputs)
+    assert main(["evaluate", model, "--data", dev, "--json"]) == 0
+    evaluated = json.loads(capsys.readouterr().out)
+    assert evaluated == {name: scores[name] for name in evaluated} and len(evaluated) > 1
+    return scores, model, dev
 
 
 def test_sentence_pairs(folder, capsys):
-    files = {"train": "pairs-train.tsv", "dev": "pairs-dev.tsv"}
-    assert main(command(folder, "sentence-pairs", output="pairs", **files)) == 0
-    scores = json.loads((folder / "pairs" / "scores.json").read_text())
+    scores, model, dev = finetuned(folder, capsys, "sentence-pairs", files="pairs")
     assert scores["spearman"] > 0.4
-
-    dev, model = str(folder / "pairs-dev.tsv"), str(folder / "pairs" / "model")
-    source = [model, "--data", dev]
-    page = folder / "page.html"
-    evaluated = scores_of(capsys, ["evaluate", *source, "--report", str(page)])
-    assert evaluated == {name: scores[name] for name in evaluated} and len(evaluated) == 2
-    assert "rank by cosine" in page.read_text()
-    cut = scores_of(capsys, ["evaluate", *source, "--set", "truncate_dim=8"])
-    assert cut.keys() == evaluated.keys() and cut != evaluated
-    assert main(["predict", *source]) == 0
+    assert main(["predict", model, "--data", dev]) == 0
     rows = [line.split("\t") for line in capsys.readouterr().out.splitlines()]
     assert rows[0] == ["index", "cosine"] and len(rows) == 41
 
     loaded = BertSentenceEncoder.from_pretrained(model)
     pairs = [line.split("\t")[:2] for line in Path(dev).read_text().splitlines()[1:]]
-    first_NE, second_NE = (vectors(loaded, texts) for texts in zip(*pairs, strict=True))
+    first_NE, second_NE = (loaded.encode(list(texts)) for texts in zip(*pairs, strict=True))
     cosines = [float(cosine) for _, cosine in rows[1:]]
     np.testing.assert_allclose((first_NE * second_NE).sum(axis=1), cosines, rtol=0, atol=1e-5)
 
 
 def test_retrieval(folder, capsys):
-    files = {"train": "triplets-train.tsv", "dev": "triplets-dev.tsv", "output": "retrieval"}
-    arguments = command(folder, "retrieval", settings="negative_columns=negative", **files)
-    assert main(arguments) == 0
-    scores = json.loads((folder / "retrieval" / "scores.json").read_text())
+    settings = "negative_columns=negative"
+    scores, model, dev = finetuned(folder, capsys, "retrieval", files="triplets", settings=settings)
     assert scores["ndcg@10"] > 0.5 and scores["triplet_accuracy"] > 0.8
     assert {"mrr@10", "recall@10"} < {*scores} and "loss" not in scores
-
-    dev, model = folder / "triplets-dev.tsv", str(folder / "retrieval" / "model")
-    source = [model, "--data", str(dev)]
-    page, output = folder / "page.html", folder / "rankings.jsonl"
-    evaluated = scores_of(capsys, ["evaluate", *source, "--report", str(page)])
-    assert evaluated == {name: scores[name] for name in evaluated} and len(evaluated) == 5
-    assert "rank of a relevant passage" in page.read_text()
-    assert main(["predict", *source, "--output", str(output)]) == 0
+    output = folder / "rankings.jsonl"
+    assert main(["predict", model, "--data", dev, "--output", str(output)]) == 0
     rankings = [json.loads(line) for line in output.read_text().splitlines()]
     assert len(rankings) == 40 and len(rankings[0]["passages"]) == 10
-    pairs = [model, "--data", str(folder / "pairs-dev.tsv")]
-    assert scores_of(capsys, ["evaluate", *pairs, "--task", "sentence-pairs"])["spearman"] > 0
 
     loaded = BertSentenceEncoder.from_pretrained(model)
     query, passages = rankings[0]["query"], rankings[0]["passages"]
-    cosines = vectors(loaded, passages) @ vectors(loaded, [query])[0]
+    cosines = loaded.encode(passages) @ loaded.encode([query])[0]
     np.testing.assert_allclose(cosines, rankings[0]["cosines"], rtol=0, atol=1e-5)

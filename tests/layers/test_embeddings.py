@@ -1,6 +1,5 @@
 """The embedding tables: sums and gradients in float32, and segments without a gather."""
 
-import keras
 import numpy as np
 import pytest
 
@@ -11,15 +10,8 @@ IDS = np.array([[3, 4, 5, 4], [4, 4, 6, 7]])
 SEGMENTS = np.array([[0, 0, 1, 1], [0, 1, 1, 1]])
 
 
-@pytest.fixture
-def mixed_bfloat16():
-    keras.config.set_dtype_policy("mixed_bfloat16")
-    yield
-    keras.config.set_dtype_policy("float32")
-
-
-def embeddings(num_segments):
-    options = {"dropout_rate": 0.0, "layer_norm_epsilon": 1e-12, "initializer_stddev": 0.5}
+def embeddings(num_segments, **options):
+    options |= {"dropout_rate": 0.0, "layer_norm_epsilon": 1e-12, "initializer_stddev": 0.5}
     layer = BertEmbeddings(8, 6, max_positions=4, num_segments=num_segments, **options)
     layer.build()
     return layer
@@ -33,9 +25,9 @@ def sum_and_gradients(layer, segments):
     return y, tape.gradient(total, tables)
 
 
-def test_gradients_of_the_tables_are_sums_in_float32(mixed_bfloat16):
+def test_gradients_of_the_tables_are_sums_in_float32():
     """Not of the tables' copies in bfloat16, in which a sum of many gradients loses the small."""
-    y, (token, *rest) = sum_and_gradients(embeddings(2), SEGMENTS)
+    y, (token, *rest) = sum_and_gradients(embeddings(2, dtype="mixed_bfloat16"), SEGMENTS)
     assert y.dtype == tf.bfloat16
     assert isinstance(token, tf.IndexedSlices) and token.values.dtype == tf.float32
     assert all(gradient.dtype == tf.float32 for gradient in rest)

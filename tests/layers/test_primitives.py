@@ -3,45 +3,59 @@
 import keras
 import numpy as np
 import pytest
+from keras import ops
 
 from bert_keras.layers.primitives import Dropout, activate
+from tests.factories import value_and_gradient
 from tests.tensorflow_or_skip import tf
 
 
-def gelu_and_gradient(x, **options):
-    with tf.GradientTape() as tape:
-        tape.watch(x)
-        y = activate(x, activation="gelu", **options)
-    return y.numpy(), tape.gradient(y, x).numpy()
-
-
-def test_gelu_in_training_equals_that_in_inference():
-    x = tf.constant([*np.linspace(-12, 12, 1001), -200.0, 200.0, 0.0])
-    expected, expected_gradient = gelu_and_gradient(x)
-    value, gradient = gelu_and_gradient(x, training=True)
+def test_gelu_in_training_equals_gelu_in_inference():
+    x = np.array([*np.linspace(-12, 12, 1001), -200.0, 200.0, 0.0], "float32")
+    (value, gradient), (expected, expected_gradient) = (
+        value_and_gradient(lambda x, t=t: activate(x, activation="gelu", training=t), x)
+        for t in (True, False)
+    )
     np.testing.assert_allclose(value, expected, rtol=3e-6, atol=0)
     np.testing.assert_allclose(gradient, expected_gradient, rtol=0, atol=4e-7)
 
 
-@pytest.mark.parametrize("shape", [(8, 50, 500), (40, 5001), (200_003,)])
+def ones(*shape):
+    return np.ones(shape, "float32")
+
+
+@pytest.mark.parametrize("shape", [(8, 160, 160), (40, 5001), (200_003,)])
 @pytest.mark.parametrize("rate", [0.1, 0.5, 0.9])
-def test_dropout_drops_the_rate_and_keeps_the_mean(shape, rate):
-    dropped = Dropout(rate, seed=1)(tf.ones(shape), training=True).numpy()
-    is_kept = dropped > 0
-    assert is_kept.mean() == pytest.approx(1 - rate, abs=5 * (rate * (1 - rate) / 200_000) ** 0.5)
-    np.testing.assert_allclose(dropped[is_kept], 1 / (1 - rate), rtol=2e-4)
-    # Both halves of a random number are used, and they do not depend on each other.
-    first, second = is_kept.ravel()[:200_000].reshape(-1, 2).T.astype(float)
-    assert abs(np.corrcoef(first, second)[0, 1]) < 0.02
+def test_dropout_keeps_each_value_independently_with_the_same_probability(shape, rate):
+    layer, deviation = Dropout(rate, seed=1), (rate * (1 - rate)) ** 0.5  # of one value
+    draws = [np.asarray(layer(ones(*shape), training=True)) for _ in range(3)]
+    kept, again, third = (draw > 0 for draw in draws)
+    assert abs(kept.mean() - (1 - rate)) < 5 * deviation / kept.size**0.5
+    np.testing.assert_allclose(draws[0][kept], 1 / (1 - rate), rtol=2e-4)
+    x, other = kept.astype(float), np.asarray(Dropout(rate, seed=2)(ones(*shape), training=True))
+    pairs = [(x[..., n:], x[..., :-n]) for n in (1, 2)] + [(x, each) for each in (again, third)]
+    pairs += [(x[1:], x[:-1]), (x, other > 0)]
+    for first, second in pairs:
+        assert abs(np.corrcoef(first.ravel(), second.ravel())[0, 1]) < 5 / x.size**0.5
+    for axis in range(x.ndim):  # no row or column has more than its share
+        others = tuple({*range(x.ndim)} - {axis})
+        means, count = x.mean(others), x.size / shape[axis]
+        assert np.abs(means - means.mean()).max() < 6 * deviation / count**0.5 or not others
 
 
 def test_dropout_draws_by_its_seed_and_anew_in_each_call():
     first, same, other = (Dropout(0.5, seed=seed) for seed in (1, 1, 2))
-    x = tf.ones((64, 33))
-    once, again = first(x, training=True).numpy(), first(x, training=True).numpy()
-    np.testing.assert_array_equal(once, same(x, training=True))
+    once, again = (np.asarray(first(ones(64, 33), training=True)) for _ in range(2))
+    np.testing.assert_array_equal(once, same(ones(64, 33), training=True))
     assert 0.4 < (once == again).mean() < 0.6
-    assert 0.4 < (once == other(x, training=True).numpy()).mean() < 0.6
+    assert 0.4 < (once == np.asarray(other(ones(64, 33), training=True))).mean() < 0.6
+
+
+def test_the_gradient_of_dropout_drops_the_same_values():
+    x, layer = np.random.default_rng(0).normal(size=(64, 64)), Dropout(0.5, seed=1)
+    y, gradient = value_and_gradient(lambda x: layer(x, training=True), x.astype("float32"))
+    assert {*np.unique(gradient)} == {0.0, 2.0}
+    np.testing.assert_allclose(y, gradient * x, rtol=1e-5)
 
 
 @pytest.mark.parametrize("dtype", ["float32", "bfloat16"])
@@ -56,13 +70,9 @@ def test_dropout_in_a_graph_of_unknown_sizes(dtype):
             y = dropout(x, training=True)
         return y, tape.gradient(y, x)
 
-    y, gradient = map(_float32, call(x))
+    y, gradient, x = (tf.cast(each, "float32").numpy() for each in (*call(x), x))
     assert set(np.unique(gradient)) == {0.0, np.float32(tf.cast(4 / 3, dtype))}
-    np.testing.assert_allclose(y, gradient * _float32(x), rtol=1e-2)
-
-
-def _float32(x):
-    return tf.cast(x, "float32").numpy()
+    np.testing.assert_allclose(y, gradient * x, rtol=1e-2)
 
 
 def test_dropout_traces_no_long_axis_and_no_int32_reshape():
@@ -76,16 +86,13 @@ def test_dropout_traces_no_long_axis_and_no_int32_reshape():
     assert reshapes and all(op.outputs[0].dtype != tf.int32 for op in reshapes)
 
 
-def test_dropout_with_the_same_mask_for_several_positions_is_that_of_keras():
-    x, options = tf.ones((4, 8)), {"noise_shape": (4, 1), "seed": 1}
+def test_dropout_of_rates_0_and_1_and_next_to_1_and_with_a_shared_mask():
+    x, options = ones(4, 8), {"noise_shape": (4, 1), "seed": 1}
     expected = keras.layers.Dropout(0.5, **options)(x, training=True)
     np.testing.assert_array_equal(Dropout(0.5, **options)(x, training=True), expected)
-
-
-def test_dropout_of_rates_0_and_1_and_next_to_1():
-    x = tf.ones((1000,))
+    x = ops.ones((1000,))
     assert Dropout(0.0)(x, training=True) is x
-    assert not Dropout(1.0)(x, training=True).numpy().any()
+    assert not np.asarray(Dropout(1.0)(x, training=True)).any()
     assert Dropout(0.5)(x) is x
     assert np.isfinite(Dropout(0.9999999)(x, training=True)).all()
     assert keras.layers.deserialize(keras.layers.serialize(Dropout(0.5, seed=3))).seed == 3

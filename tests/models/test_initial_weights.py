@@ -32,9 +32,7 @@ def test_each_head_of_the_first_block_attends_around_the_token_at_its_offset(
         assert attention_BNTT[:, head, rows, rows + offset].mean() > 0.3
 
 
-@pytest.mark.parametrize(
-    "size", ["modern-tiny", "albert-tiny", "L-2_H-128_A-1", "L-2_H-36_A-4", "L-2_H-30_A-3"]
-)
-def test_sizes_without_local_attention_are_refused(size):
-    with pytest.raises(InputError, match="choose another size"):
-        check_local_attention(preset(size))
+def test_sizes_without_local_attention_are_refused():
+    for size in ("modern-tiny", "albert-tiny", "L-2_H-128_A-1", "L-2_H-36_A-4", "L-2_H-30_A-3"):
+        with pytest.raises(InputError):
+            check_local_attention(preset(size))

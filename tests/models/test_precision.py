@@ -5,12 +5,12 @@ import numpy as np
 import pytest
 from keras import ops
 
+from bert_keras import BertClassifier
 from bert_keras.config import BertConfig
-from bert_keras.data.schema import SEQUENCE_FEATURES
+from bert_keras.data.record_file import SEQUENCE_FEATURES
 from bert_keras.errors import InputError
-from bert_keras.layers.attention import SelfAttention, attention_bias, packed_bias
+from bert_keras.layers.attention import FullPattern, SelfAttention, packed_bias, padding_bias
 from bert_keras.layers.primitives import LayerNorm
-from bert_keras.models import BertClassifier
 from bert_keras.training.optimizer import BertAdamW
 
 # Largest difference from float32 over the largest value: twice what was measured.
@@ -26,7 +26,7 @@ def test_softmax_and_the_addition_of_the_bias_are_float32(policy):
     # Exact in bfloat16, but lost where it is added to a score of 4 or more in float16.
     bias = np.full((B, 1, 1, T), 2.0**-9, "float32")
     bias[..., ::2] = 0.0
-    _, attention = layer(HIDDEN, bias)
+    _, attention = layer(HIDDEN, FullPattern(bias))
 
     def heads(dense):
         states = dense(ops.cast(HIDDEN, layer.compute_dtype))
@@ -63,7 +63,7 @@ def test_layer_norm_is_float32(policy):
 def test_a_bias_is_finite_and_leaves_padding_no_probability(dtype):
     mask = np.array([[1, 1, 0], [1, 0, 0]])
     scores = np.random.default_rng(0).normal(0, 50, (2, 1, 3, 3)).astype("float32")
-    for bias in (attention_bias(mask, dtype=dtype), packed_bias(mask, dtype=dtype)):
+    for bias in (padding_bias(mask, dtype=dtype), packed_bias(mask, dtype=dtype)):
         bias = ops.convert_to_numpy(ops.cast(bias, "float32"))
         assert np.isfinite(bias).all()
         attention = ops.convert_to_numpy(ops.softmax(scores + bias))

@@ -4,14 +4,14 @@ import keras
 import numpy as np
 import pytest
 
+from bert_keras import BertReplacedTokenPretrainer
+from bert_keras.checkpoints.tensors import named_weights
 from bert_keras.config import BertConfig
 from bert_keras.data.masking import Masker, MaskingPolicy
 from bert_keras.data.objectives import replaced_tokens
 from bert_keras.families import preset
-from bert_keras.models import BertReplacedTokenPretrainer
-from bert_keras.models.pretrained import named_weights
 from bert_keras.models.replaced_tokens import drawn_ids, generator_config
-from bert_keras.runs.objectives import named_objective
+from bert_keras.runs.pretraining_tasks import pretraining_task
 from bert_keras.text.vocab import SPECIAL_TOKENS, Vocabulary
 from bert_keras.training.optimizer import BertAdamW
 from tests.tensorflow_or_skip import tf
@@ -21,7 +21,7 @@ CONFIG = BertConfig(
     vocab_size=40, hidden_size=16, num_layers=1, num_heads=4, max_positions=12, has_pooler=False,
     hidden_dropout_rate=0.0, attention_dropout_rate=0.0, initializer_stddev=0.2,
 )  # fmt: skip
-OBJECTIVE = named_objective("replaced-token")
+OBJECTIVE = pretraining_task("replaced-token")
 
 
 def examples(*, rows: int = 16, length: int = 12):
@@ -81,7 +81,7 @@ def test_draws_are_uniform_and_belong_to_the_row():
 
 def test_the_discriminator_reads_the_drawn_tokens(monkeypatch):
     """All other tokens are the original ones, and a drawn token may be the original one."""
-    ids, (inputs, targets, weights) = examples(rows=64)
+    ids, (inputs, targets, weights) = examples(rows=128)
     model, read = new_model(), []
     call = type(model.encoder).call
 
@@ -98,7 +98,7 @@ def test_the_discriminator_reads_the_drawn_tokens(monkeypatch):
     np.testing.assert_array_equal(read, [inputs["input_ids"], expected])
     np.testing.assert_array_equal(outputs["replaced_token"][..., 1], expected != ids)
     assert 0 < np.sum(expected != ids) < weights["masked_lm"].sum()
-    logits, mask = outputs["replaced_token"][..., 0].numpy(), inputs["input_mask"]
+    logits, mask = np.asarray(outputs["replaced_token"][..., 0]), inputs["input_mask"]
     loss = OBJECTIVE.losses()["replaced_token"](
         targets["replaced_token"], outputs["replaced_token"], weights["replaced_token"]
     )

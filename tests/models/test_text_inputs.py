@@ -19,8 +19,8 @@ from bert_keras import (
     encode,
 )
 from bert_keras.config import BertConfig
-from bert_keras.downstream.task import softmax
 from bert_keras.errors import InputError
+from bert_keras.kinds.kind import softmax
 from bert_keras.text.vocab import SPECIAL_TOKENS, Vocabulary
 from tests.tensorflow_or_skip import tf
 
@@ -127,16 +127,14 @@ def test_words_have_tags(eagerly):
     assert "val_accuracy" in model.fit(words, tags, validation_split=0.25, verbose=0).history
     answers = model.predict([["a", "film"], []], verbose=0)
     assert answers == model.predict(["a film", ""], verbose=0)
-    for data, message in (
-        ((words, [*tags[:9], ["X"], *tags[10:]]), "text [9] has the unknown label 'X'"),
-        (([*zip(words, tags, strict=True)],), "x is a list of pairs such as"),
-        ((["bank river"], ["O O"]), "the tags 'O O'; expected a list"),
-        ((["a film"], [["O"]]), "2 words and 1 tag;"),
+    for data, options, message in (
+        ((words, [*tags[:9], ["X"], *tags[10:]]), {}, "text [9] has the unknown label 'X'"),
+        ((["bank river"], ["O O"]), {}, "the tags 'O O'; expected a list"),
+        ((["a film"], [["O"]]), {}, "2 words and 1 tag;"),
+        ((words, tags), {"class_weight": {"O": 2.0}}, "takes no class_weight"),
     ):
         with pytest.raises(InputError, match=re.escape(message)):
-            model.fit(*data, validation_split=0.25)
-    with pytest.raises(InputError, match="BertTokenClassifier takes no class_weight"):
-        model.fit(words, tags, class_weight={"O": 2.0})
+            model.fit(*data, **options)
 
 
 @pytest.mark.parametrize("name", ["fit", "evaluate", "predict", "train_on_batch", "test_on_batch"])
@@ -165,10 +163,10 @@ def test_the_preprocessor_is_saved_with_the_model(model, tmp_path):
         ("a film", "expected a list of strings"),
         ([], "an empty list"),
         (None, "the texts are None; expected a list"),
-        (np.ones((4, 8)), "expected a list of strings"),
+        (np.ones((4, 8)), "expected a list"),
         (["a film", None], "text [1] is None; expected a string"),
         (np.array([["a", "film"]]), "text [0] is ['a', 'film']"),
-        (SimpleNamespace(columns=["text"]), "expected a column, such as table['text']"),
+        (SimpleNamespace(columns=["text"]), "a column: table['text']"),
         ((TEXTS, OTHERS[1:]), "[4, 3] texts"),
         ((TEXTS, TEXTS, TEXTS), "3 columns of texts"),
         (tf.data.Dataset.from_tensor_slices(TEXTS), "dataset.batch(32)"),
@@ -189,8 +187,9 @@ def test_wrong_texts_are_refused(model, texts, message):
         ([1, 2, 1, 2], "a label is 2; expected 0 to 1"),
         ([-1, 1, -1, 1], "a label is -1; expected 0 to 1"),
         (LABELS[:3], "y is of length 3, the texts of 4"),
-        ("fine", "'fine' is no list; expected a value for each text"),
+        ("fine", "'fine' is not a list; expected a value for each text"),
         (["fine", 1, 1, 1], "text [1] has the unknown label 1"),
+        ([None, *LABELS[1:]], "None"),
         (None, "y is None; expected the labels"),
     ],
 )
@@ -201,31 +200,49 @@ def test_wrong_labels_are_refused(model, labels, message):
         model.fit(TEXTS, LABELS, validation_data=(TEXTS, labels))
 
 
+def test_a_refused_call_changes_nothing():
+    model = uncompiled()
+    before = model.labels, model.metadata, model.compiled, model.predict(TEXTS, verbose=0)
+    for data in ((["good"] * 4,), (names_of(LABELS[:3]),), ([["fine"]] * 3 + [["good"]],)):
+        for call in (model.fit, model.evaluate):
+            with pytest.raises(InputError):
+                call(TEXTS, *data, verbose=0)
+    with pytest.raises(
+        InputError, match="unknown label"
+    ):  # lists are for a model of several labels
+        model.evaluate(TEXTS, [["fine"]] * 4, verbose=0)
+    for held_out in ((TEXTS, ["good"] * 4), (TEXTS,), (TEXTS, [["fine"]] * 4), "dev.tsv"):
+        with pytest.raises(InputError, match="validation_data"):
+            model.fit(TEXTS, LABELS, validation_data=held_out, verbose=0)
+    after = model.labels, model.metadata, model.compiled, model.predict(TEXTS, verbose=0)
+    assert before == after and not model.compiled
+
+
 def test_callbacks_and_weights_that_do_not_fit_are_refused():
+    model = uncompiled()
     with pytest.raises(InputError, match=r"model\(\(firsts, seconds"):
-        uncompiled()(TEXTS, OTHERS)
+        model(TEXTS, OTHERS)
     for data, options, message in (
-        ((TEXTS, LABELS), {"callbacks": "early"}, "callbacks has 'early'; expected objects"),
+        ((TEXTS, LABELS), {"callbacks": "early"}, "callbacks has 'early'"),
         ((TEXTS, LABELS), {"class_weight": {"pour": 2.0}}, "did you mean 'poor'"),
         ((TEXTS, [["fine"]] * 4), {"class_weight": {"poor": 2.0}}, "with one label each"),
-        ((TEXTS, LABELS), {"max_length": 9}, "use from_pretrained"),
         (([*zip(TEXTS, LABELS, strict=True)],), {}, "x is a list of pairs such as"),
     ):
         with pytest.raises(InputError, match=message):
-            uncompiled().fit(*data, **options)
+            model.fit(*data, **options)
 
 
-@pytest.mark.parametrize(
-    ("name", "value"),
-    [("epochs", "2"), ("epochs", -1), ("batch_size", 0), ("validation_split", "a"),
-     ("validation_data", [*zip(TEXTS, LABELS, strict=True)]),
-     ("validation_data", TEXTS), ("validation_data", "dev.tsv"), ("validation_data", ()),
-     ("class_weight", "balanced"), ("learning_rate", -1), ("learning_rate", "a"),
-     ("validation_split", 2)],
-)  # fmt: skip
-def test_wrong_arguments_of_fit_are_refused(name, value):
-    with pytest.raises(InputError, match=f"{name} is .*expected"):
-        uncompiled().fit(TEXTS, LABELS, **{name: value})
+def test_wrong_arguments_of_fit_are_refused():
+    pairs = [*zip(TEXTS, LABELS, strict=True)]
+    model = uncompiled()
+    for name, values in (
+        ("epochs", ("2", -1)), ("batch_size", (0,)), ("class_weight", ("balanced",)),
+        ("validation_split", ("a", 2)), ("validation_data", (pairs, TEXTS, "dev.tsv", ())),
+        ("learning_rate", (-1, "a")),
+    ):  # fmt: skip
+        for value in values:
+            with pytest.raises(InputError, match=f"{name} is .*expected"):
+                model.fit(TEXTS, LABELS, **{name: value})
 
 
 def names_of(labels):
@@ -254,13 +271,10 @@ def test_fit_needs_no_compile_and_takes_names_of_labels(capsys, eagerly):
     assert model.optimizer.iterations == 4
     model.fit(TEXTS, LABELS, learning_rate=1e-5, verbose=0)
     assert "learning rate 1e-05, falling" in capsys.readouterr().out
-    with pytest.raises(InputError, match="no argument of predict is called 'batchsize'"):
+    with pytest.raises(InputError, match="'batchsize'"):
         model.predict(TEXTS, batchsize=8)
-    with pytest.raises(InputError, match=r"text \[0\] has the label None"):
-        model.fit(TEXTS, [None, *LABELS[1:]])
     with pytest.raises(InputError, match="labels=1"):  # the loss is not the user's
         model.fit(TEXTS, [0.5, 1.0, 0.0, 1.0])
-    assert model.labels == NAMES
 
 
 def test_the_validation_split_has_its_share_of_each_label(eagerly):
@@ -276,10 +290,6 @@ def test_the_validation_split_has_its_share_of_each_label(eagerly):
         assert seen == {True: [0] * 6 + [1] * 6, False: [0, 0, 1, 1]}
     with pytest.raises(InputError, match=r"validation_split=0.99 leaves no text"):
         fitted(LABELS, TEXTS, validation_split=0.99)
-    for number in (0, 9):  # of the held-out texts, and of the others
-        names = ["x" if each == number else NAMES[0] for each in range(16)]
-        with pytest.raises(InputError, match=rf"^text \[{number}\] has the unknown label 'x'"):
-            fitted(names, validation_split=0.25)
 
 
 def test_a_compiled_model_is_used_as_it_is(eagerly):
@@ -291,7 +301,7 @@ def test_a_compiled_model_is_used_as_it_is(eagerly):
     assert model.optimizer.name.lower().startswith("sgd")
     for loss in ("mse", keras.losses.CategoricalCrossentropy(from_logits=True)):
         model.compile("sgd", loss)
-        with pytest.raises(InputError, match="omit compile, or use SparseCategoricalCross"):
+        with pytest.raises(InputError, match="SparseCategoricalCross"):
             model.fit(TEXTS, names_of(LABELS))
 
 
@@ -303,8 +313,7 @@ def test_lists_of_names_and_numbers_are_learned(eagerly):
     likely = [name for name, p in zip(NAMES, answer["probabilities"], strict=True) if p >= 0.5]
     assert answer["label"] == ",".join(likely)
     model = uncompiled(("stars",))
-    history = model.fit(TEXTS, [0.5, 2.0, 1.0, 3.5], verbose=0).history
-    assert "mae" in history
+    assert "mae" in model.fit(TEXTS, [0.5, 2.0, 1.0, 3.5], verbose=0).history
     logits = model(["good", "bad film"])
     answers = model.predict(["good", "bad film"], verbose=0)
     np.testing.assert_allclose([each["score"] for each in answers], logits[:, 0], rtol=1e-5)
@@ -327,14 +336,11 @@ def test_rows_of_similar_length_share_a_batch():
     assert {*shapes} - {(2, 2)} == {(4, 3), (4, 8)}  # Keras builds with two rows
 
 
-def test_a_model_of_pairs_names_their_form(eagerly):
+def test_models_of_pairs_and_without_tokenizer_refuse_texts(eagerly):
     model = uncompiled(text_columns=("one", "two"))
-    with pytest.raises(InputError, match=r"are 1 list, .* reads one and two; expected a tuple"):
+    with pytest.raises(InputError, match=r"are 1 list, .* reads one and two"):
         model.predict(TEXTS)
     assert len(fitted(LABELS, TEXTS, model)[0].predict(TEXTS, verbose=0)) == len(TEXTS)
-
-
-def test_a_model_without_tokenizer_says_why():
     model = BertClassifier(CONFIG, num_labels=2)
     assert model.preprocessor is None
     with pytest.raises(InputError, match="no tokenizer"):

@@ -1,23 +1,23 @@
-"""An output of both sides in, how far they are apart out."""
+"""Measures how far the outputs of two packages are apart."""
 
 from collections.abc import Iterable, Mapping
 from typing import NamedTuple
 
 import numpy as np
 
-PRECISION = 1e-5  # asked of float32, relative and absolute
+PRECISION = 1e-5  # tolerance in float32, relative and absolute
 
 
 class Difference(NamedTuple):
-    """`relative` is max |ours - theirs| / max |theirs|; `margin` the largest
-    |ours - theirs| / (1e-5 + 1e-5 |theirs|): allclose holds up to 1."""
+    """`relative` is max |ours - theirs| / max |theirs|. `margin` is the largest
+    |ours - theirs| / (1e-5 + 1e-5 |theirs|); up to 1, allclose is true."""
 
     relative: float
     margin: float
 
 
 def difference(ours: np.ndarray, theirs: np.ndarray, *, scale: float = 0.0) -> Difference:
-    """`scale` stands in for max |theirs|."""
+    """Compares two arrays; a `scale` replaces max |theirs|."""
     if ours.shape != theirs.shape:
         raise AssertionError(f"ours is {ours.shape}, theirs {theirs.shape}")
     apart, size = np.abs(np.float64(ours) - theirs), np.abs(theirs)
@@ -31,8 +31,8 @@ def worst(differences: Iterable[Difference]) -> Difference:
 
 
 def at(is_compared_BT: np.ndarray, name: str, array: np.ndarray) -> np.ndarray:
-    """What stands at these places, bool [B, T], of an output of `our_side` or `their_side`: rows of
-    attention maps, tokens of others; of one vector a sequence all."""
+    """Selects positions, bool [B, T], of an output of `our_side` or `their_side`: the rows of an
+    attention map, the tokens of a sequence, or all of an output with one vector a sequence."""
     if name.startswith("attentions/"):
         return np.moveaxis(array, 1, 2)[is_compared_BT]
     return array[is_compared_BT] if array.shape[:2] == is_compared_BT.shape else array
@@ -41,8 +41,8 @@ def at(is_compared_BT: np.ndarray, name: str, array: np.ndarray) -> np.ndarray:
 def gradient_differences(
     ours: Mapping[str, np.ndarray], theirs: Mapping[str, np.ndarray]
 ) -> dict[str, Difference]:
-    """The keys' biases move no softmax: their gradients are nothing but rounding, and are measured
-    by those of the queries' biases."""
+    """Compares gradients by name. The keys' biases do not change the softmax: their gradients are
+    rounding errors, which are compared with the size of the queries' gradients."""
     return {
         name: difference(
             ours[name],

@@ -5,10 +5,12 @@ from tempfile import TemporaryDirectory
 import numpy as np
 import tensorflow as tf
 
+from bert_keras import BertDiscriminator, BertMaskedLM, BertPretrainer
+from bert_keras.checkpoints.tensors import named_weights
 from bert_keras.config import BertConfig
-from bert_keras.models import BertDiscriminator, BertMaskedLM, BertPretrainer, load_model
 from bert_keras.models.encoder import BertEncoder
-from bert_keras.models.pretrained import Pretrained, named_weights
+from bert_keras.models.loading import load_model
+from bert_keras.models.pretrained import Pretrained
 from bert_keras.text.tokenizer import WordPieceTokenizer
 from bert_keras.training.losses import pretraining_losses
 
@@ -16,8 +18,8 @@ from bert_keras.training.losses import pretraining_losses
 def batch_of(
     config: BertConfig, *, length: int, rows: int = 1, num_predictions: int = 0, seed: int = 1
 ) -> dict[str, np.ndarray]:
-    """Random pieces; the first row is full, the others are padded: by half, and so on down to one
-    piece. Every position is a masked one, or `num_predictions` with answers and labels."""
+    """Returns random tokens. The first row is full, and each row has half the tokens of the row
+    before, at least one. All positions are masked, or `num_predictions` with their labels."""
     random = np.random.default_rng(seed)
     real = np.maximum(1, length // 2 ** np.arange(rows))
     mask = (np.arange(length) < real[:, None]).astype("int32")
@@ -45,7 +47,7 @@ def batch_of(
 def reading(
     batch: dict[str, np.ndarray], text: str, *, tokenizer: WordPieceTokenizer
 ) -> dict[str, np.ndarray]:
-    """The batch with a text where its random pieces stood; each row begins further on."""
+    """Replaces the random tokens of a batch by a text; each row begins later in the text."""
     ids, vocabulary = tokenizer.ids_batch([text])[0], tokenizer.vocabulary
     rows = np.zeros_like(batch["input_ids"])
     for row, length in enumerate(batch["input_mask"].sum(axis=1)):
@@ -57,20 +59,20 @@ def reading(
 
 
 def choices(batch: dict[str, np.ndarray], *, num_choices: int) -> dict[str, np.ndarray]:
-    """Rows [B x C, T] as the choices [B, C, T] of a BertMultipleChoice."""
+    """Returns rows [B x C, T] as the choices [B, C, T] of a BertMultipleChoice."""
     names = ("input_ids", "input_mask", "segment_ids")
     return {name: batch[name].reshape(-1, num_choices, batch[name].shape[1]) for name in names}
 
 
 def imported(reference) -> Pretrained:
-    """The model that a folder holds which the reference itself wrote."""
+    """Loads the folder that the reference model writes."""
     with TemporaryDirectory() as folder:
         reference.save_pretrained(folder)
         return load_model(folder)
 
 
 def outputs(model: Pretrained, batch: dict[str, np.ndarray]) -> dict[str, np.ndarray]:
-    """The layers' as they are computed one by one, the logits as `predict` has them, in a graph."""
+    """Returns the states of the layers, computed eagerly, and the logits from a graph."""
     encoder = model if isinstance(model, BertEncoder) else model.encoder
     actual = {}
     if batch["input_ids"].ndim == 2:
@@ -83,14 +85,14 @@ def outputs(model: Pretrained, batch: dict[str, np.ndarray]) -> dict[str, np.nda
     if isinstance(expected, dict):
         actual |= {name: each for name, each in expected.items() if name != "sequence_output"}
     else:
-        actual[model.heads[0]] = expected
+        actual[model.kind.heads[0]] = expected
     return {name: np.asarray(each) for name, each in actual.items()}
 
 
 def loss_and_gradients(
     model: BertPretrainer | BertMaskedLM, batch: dict[str, np.ndarray]
 ) -> tuple[float, dict[str, np.ndarray]]:
-    """Of pretraining, as `fit` computes them; gradients by our names."""
+    """Returns the loss of pretraining, as `fit` computes it, and the gradients by our names."""
     losses = pretraining_losses()
     with tf.GradientTape() as tape:
         expected = model(batch)
@@ -107,7 +109,7 @@ def loss_and_gradients(
 def discriminator_gradients(
     model: BertDiscriminator, batch: dict[str, np.ndarray], is_replaced: np.ndarray
 ) -> tuple[float, dict[str, np.ndarray]]:
-    """Of the mean over the tokens that are no padding; gradients by our names."""
+    """Returns the mean loss of the tokens without padding, and the gradients by our names."""
     with tf.GradientTape() as tape:
         logits = model(batch)["replaced_token"]
         losses = tf.nn.sigmoid_cross_entropy_with_logits(is_replaced.astype("float32"), logits)
@@ -118,6 +120,6 @@ def discriminator_gradients(
 def _gradients(tape, loss, model: Pretrained) -> dict[str, np.ndarray]:
     variables = named_weights(model)
     gradients = tape.gradient(loss, [variable.value for variable in variables.values()])
-    # A looked-up table's gradient comes as rows; converted, they are added up.
+    # The gradient of a looked-up table has a row for each use; the conversion adds them.
     arrays = [tf.convert_to_tensor(gradient).numpy() for gradient in gradients]
     return dict(zip(variables, arrays, strict=True))

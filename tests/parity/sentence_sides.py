@@ -10,6 +10,7 @@ import torch
 from sentence_transformers import SentenceTransformer, util
 from sentence_transformers.sentence_transformer import losses
 
+from bert_keras import BertSentenceEncoder
 from bert_keras.config import (
     TEXT_POOLINGS,
     BertConfig,
@@ -18,7 +19,6 @@ from bert_keras.config import (
     NormalizeModule,
 )
 from bert_keras.families import FAMILIES
-from bert_keras.models import BertSentenceEncoder
 from bert_keras.training import sentence_losses
 from tests.relatives import CHANGES
 
@@ -36,7 +36,7 @@ CASES = {
 }
 SIZE, DIMENSIONS, WEIGHTS = 48, (48, 16, 4), (1.0, 0.5, 0.25)
 RANKING = sentence_losses.MultipleNegativesRankingLoss
-# Our loss, the class and the arguments of theirs, the number of texts.
+# Our loss, their class and its arguments, the number of texts.
 THEIR_RANKING = "MultipleNegativesRankingLoss"
 BOTH = {"directions": ("query_to_doc", "doc_to_query"), "partition_mode": "per_direction"}
 DOT = {"scale": 0.5, "similarity_fct": "dot_score"}

@@ -7,12 +7,10 @@ import numpy as np
 from bert_keras.checkpoints import google
 from bert_keras.checkpoints.checkpoint import their_tensors
 from bert_keras.checkpoints.formats import open_checkpoint
-from bert_keras.checkpoints.tensors import stored_weight
-from bert_keras.models import load_model
-from bert_keras.models.pretrained import named_weights
+from bert_keras.checkpoints.tensors import named_weights, stored_weight
+from bert_keras.models.loading import load_model
 from bert_keras.training.losses import pretraining_losses
-from bert_keras.training.optimizer import BertAdamW
-from bert_keras.training.schedule import LinearWarmupDecay
+from bert_keras.training.optimizer import BertAdamW, LinearWarmupDecay
 from bert_keras.training.states import load_training_state
 
 FIXTURES = Path(__file__).parents[1] / "checkpoints" / "fixtures" / "google"
@@ -76,9 +74,9 @@ def test_continued_training_equals_the_original_code():
     theirs = under(expected, "after/")
     assert set(ours) == set(theirs)
     for name, array in theirs.items():
-        # The softmax over keys does not depend on a key's bias: its gradient is 0 but for rounding
-        # noise of about 1e-8, which Adam (epsilon 1e-6, rate 0.01) scales to updates up to 1e-4.
+        # The softmax over keys does not depend on a key's bias. Its gradient is rounding noise of
+        # about 1e-8, which Adam (epsilon 1e-6, rate 0.01) scales to updates of up to 1e-4.
         most = 1e-4 if name.endswith("/key/bias") else 1e-5
         np.testing.assert_allclose(ours[name].read(), array, rtol=0, atol=most, err_msg=name)
     moved = [np.abs(after[name].read() - array).max() for name, array in before.items()]
-    assert np.median(moved) > 0.01  # a key's bias alone has no gradient but rounding
+    assert np.median(moved) > 0.01  # all weights except the keys' biases move

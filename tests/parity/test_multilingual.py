@@ -1,8 +1,8 @@
 """Random models of transformers with Korean and multilingual tokenizers: texts to outputs and back.
 
-The layouts are those of klue/bert-base, klue/roberta-base, bert-base-multilingual-cased,
-kobert-base-v1, xlm-roberta-base and multilingual-e5, whose small size is a BERT with more rows than
-XLM-RoBERTa's tokenizer has tokens.
+The folders have the files of klue/bert-base, klue/roberta-base, bert-base-multilingual-cased,
+kobert-base-v1, xlm-roberta-base and multilingual-e5. The small multilingual-e5 is a BERT with more
+rows than XLM-RoBERTa's tokenizer has tokens.
 """
 
 import json
@@ -12,9 +12,10 @@ import our_side
 import pytest
 from differences import PRECISION, at, difference
 
-from bert_keras.checkpoints.huggingface.config import CLASSES
+from bert_keras import BertSentenceEncoder
 from bert_keras.config import BertConfig, EmbeddingConfig
-from bert_keras.models import BertSentenceEncoder, load_model
+from bert_keras.kinds.known import KINDS
+from bert_keras.models.loading import load_model
 from bert_keras.text.packing import pack
 from tests.multilingual_texts import DECOMPOSED, SENTENCES
 from tests.relatives import CHANGES
@@ -28,7 +29,8 @@ pytestmark = [
 
 import their_side  # noqa: E402
 
-HEADS = [name for name in CLASSES if name != "BertPretrainer"]
+CLASSES = {name: kind.transformers_class for name, kind in KINDS.items()}
+HEADS = [name for name, end in CLASSES.items() if end and name != "BertPretrainer"]
 CASES = [(kind, name) for kind in ("klue-roberta", "xlm-roberta") for name in HEADS]
 CASES += [(kind, "BertClassifier") for kind in ("klue-bert", "multilingual-bert", "kobert")]
 MAX_LENGTH = 160  # no pair is cut

@@ -1,17 +1,17 @@
-"""Sentence encoders, their losses and scores, against those of sentence-transformers."""
+"""Sentence encoders, their losses and scores, against sentence-transformers."""
 
 import dataclasses
 
 import numpy as np
 import pytest
 
+from bert_keras import BertSentenceEncoder
 from bert_keras.checkpoints.huggingface.tokenizer import read_rules
 from bert_keras.config import EmbeddingConfig
 from bert_keras.downstream.catalog import named_task
 from bert_keras.downstream.sentences.pairs import SentencePair
 from bert_keras.downstream.sentences.retrieval import EncodedCorpus, QueryExample
 from bert_keras.families import FAMILIES
-from bert_keras.models import BertSentenceEncoder
 from bert_keras.text.fast_tokenizer import FastTokenizer, rules_vocabulary
 from bert_keras.text.tokenizer import WordPieceTokenizer
 from bert_keras.text.vocab import Vocabulary

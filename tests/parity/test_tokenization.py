@@ -6,10 +6,9 @@ import unicodedata
 import pytest
 
 from bert_keras.checkpoints.huggingface.tokenizer import read_rules
-from bert_keras.downstream.ner.tags import Sentence
-from bert_keras.downstream.ner.words import word_tokens
+from bert_keras.kinds.words import Sentence, word_tokens
 from bert_keras.text.fast_tokenizer import FastTokenizer, rules_vocabulary, write_vocabulary
-from bert_keras.text.tokenizer import ids_with_masks
+from bert_keras.text.packing import ids_with_masks
 from tests.multilingual_texts import DECOMPOSED, SENTENCES
 from tests.unicode_texts import TEXTS
 
@@ -22,7 +21,7 @@ CLASSES = {
     "modernbert": "PreTrainedTokenizerFast",
     "xlm-roberta": "XLMRobertaTokenizerFast",
 }
-# transformers reads them in a text as tokens.
+# transformers reads these strings in a text as tokens.
 SPECIAL = re.compile(r"<(s|/s|pad|unk|mask)>|\[(CLS|SEP|MASK|PAD|UNK)\]")
 
 
@@ -58,9 +57,9 @@ def test_real_text(assert_equal, shared_data):
 
 
 def test_kobert_against_sentencepiece(subwords):
-    """What KoBERTTokenizer of SKTBrain/KoBERT does; transformers 5 has no class that can.
+    """KoBERTTokenizer of SKTBrain/KoBERT, for which transformers 5 has no class.
 
-    It keeps marks of the combining class 0, such as Thai vowels, which ours drops.
+    It keeps marks of the combining class 0, such as Thai vowels, which our tokenizer drops.
     """
     from sentencepiece import SentencePieceProcessor
 
@@ -77,7 +76,7 @@ def test_kobert_against_sentencepiece(subwords):
 
 
 def test_tokenizer_json_of_xlm_roberta(subwords, tmp_path):
-    """The file that transformers writes of sentencepiece.bpe.model has the same rules."""
+    """transformers converts sentencepiece.bpe.model to a file with the same rules."""
     theirs = transformers.XLMRobertaTokenizerFast.from_pretrained(subwords["xlm-roberta"])
     theirs.save_pretrained(tmp_path)
     assert not (tmp_path / "sentencepiece.bpe.model").exists()

@@ -8,10 +8,11 @@ import our_side
 import pytest
 from differences import PRECISION, at, difference, gradient_differences
 
+from bert_keras import BertEncoder
 from bert_keras.checkpoints.huggingface.config import transformers_classes
 from bert_keras.config import BertConfig
 from bert_keras.families import family_of, preset
-from bert_keras.models import BertEncoder, load_model
+from bert_keras.models.loading import load_model
 
 pytest.importorskip("torch", reason='needs PyTorch: pip install "bert-keras[parity]"')
 pytest.importorskip("transformers", reason='needs "bert-keras[parity]"')
@@ -83,7 +84,7 @@ def expected_config(config: BertConfig) -> BertConfig:
 
 
 def batch_of(config: BertConfig, **shape) -> dict[str, np.ndarray]:
-    """RoBERTa's padding has the id 1: the reference counts positions by it."""
+    """RoBERTa's padding has the id 1, which the reference leaves out when it counts positions."""
     batch = our_side.batch_of(config, **shape)
     if config.position_offset:
         batch["input_ids"] = np.where(batch["input_mask"], batch["input_ids"], 1)
@@ -94,15 +95,15 @@ def assert_equal(actual: dict, expected: dict, *, is_compared_BT) -> None:
     assert actual.keys() == expected.keys()
     for name in expected:
         ours, theirs = (at(is_compared_BT, name, each[name]) for each in (actual, expected))
-        # A logit rounds as the states that it sums up, which are about 1, also where they cancel.
+        # The rounding error of a logit depends on the states in its sum, which are about 1.
         apart = difference(ours, theirs, scale=max(1.0, np.abs(theirs).max()))
         assert apart.relative <= PRECISION and apart.margin <= 1, f"{name}: {apart}"
 
 
 def assert_equal_outputs(ours, reference, batch) -> None:
-    """Compares the tokens of texts: RoBERTa gives padding positions that no token reads."""
+    """Compares the tokens without padding, because RoBERTa also gives padding a position."""
     is_compared_BT = batch["input_mask"].astype(bool)
-    if ours.stored_as == "BertMultipleChoice":
+    if ours.kind.model == "BertMultipleChoice":
         batch = our_side.choices(batch, num_choices=2)
     actual, expected = our_side.outputs(ours, batch), their_side.outputs(reference, batch)
     assert_equal(actual, expected, is_compared_BT=is_compared_BT)
@@ -132,8 +133,7 @@ def real_batch(model, **shape):
 @pytest.mark.parametrize("rows", [1, 3], ids=["full", "padded"])
 @pytest.mark.parametrize("length", [2, 128, 512])
 def test_every_layer_with_real_weights(real_encoder, length, rows):
-    """No token reads what real weights compute for padding, where rounding grows in PyTorch as much
-    as here: 2e-5 from its own float64."""
+    """Also compares the padding, which no token reads: there, PyTorch's rounding error is 2e-5."""
     ours, reference = real_encoder
     batch = real_batch(ours, length=length, rows=rows)
     assert_equal_outputs(ours, reference, batch)

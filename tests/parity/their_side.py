@@ -58,7 +58,7 @@ def random_reference(
 
 
 def real_reference(model: str, folder: Path, *, seed: int = 0) -> torch.nn.Module:
-    """The encoder of a folder of Hugging Face under heads that are drawn."""
+    """Returns the encoder in a folder of Hugging Face with random heads."""
     torch.manual_seed(seed)
     labels = {"num_labels": NUM_LABELS[model]} if model in NUM_LABELS else {}
     name = transformers_classes(FAMILIES["bert"])[model]
@@ -98,8 +98,8 @@ def outputs(reference: torch.nn.Module, batch: dict[str, np.ndarray]) -> dict[st
 def loss_and_gradients(
     reference: torch.nn.Module, batch: dict[str, np.ndarray], *, metadata: ModelMetadata
 ) -> tuple[float, dict[str, np.ndarray]]:
-    """Of pretraining: the two losses of the original's run_pretraining.py, summed; the first alone
-    of a model without the second head."""
+    """Returns the sum of the two losses in the original run_pretraining.py, or the first loss if
+    the model has only the first head, and the gradients by our names."""
     expected = reference(**_tensors(batch, reference))
     rows = np.arange(len(batch["input_ids"]))[:, None]
     logits = expected["prediction_logits" if "prediction_logits" in expected else "logits"]
@@ -123,7 +123,7 @@ def discriminator_gradients(
     *,
     metadata: ModelMetadata,
 ) -> tuple[float, dict[str, np.ndarray]]:
-    """Of the reference's own loss."""
+    """Returns the reference's own loss and its gradients by our names."""
     loss = reference(**_tensors(batch, reference), labels=torch.tensor(is_replaced)).loss
     return loss.item(), _gradients(reference, loss, metadata=metadata)
 
@@ -132,7 +132,7 @@ def _gradients(reference, loss, *, metadata: ModelMetadata) -> dict[str, np.ndar
     reference.zero_grad()
     loss.backward()
     before = f"{reference.base_model_prefix}."
-    # XLM-RoBERTa's tied table comes first under the name that it has in the head.
+    # The first name of XLM-RoBERTa's tied table is its name in the head.
     table = reference.get_input_embeddings().weight
     named = {
         "embeddings.word_embeddings.weight"

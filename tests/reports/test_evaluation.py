@@ -7,15 +7,16 @@ import numpy as np
 import pytest
 
 from bert_keras.downstream.classification import ClassificationTask, TextExample
-from bert_keras.downstream.labels import LabelPrediction
-from bert_keras.downstream.ner.tags import Sentence
 from bert_keras.downstream.ner.task import NerTask
 from bert_keras.downstream.sentences.pairs import SentencePair, SentencePairsTask
 from bert_keras.downstream.sentences.retrieval import QueryExample, Ranking, RetrievalTask
-from bert_keras.downstream.squad.answers import Candidate, Prediction
-from bert_keras.downstream.squad.questions import Answer, Question
 from bert_keras.downstream.squad.task import SQUAD_TASKS
-from bert_keras.downstream.swag import SWAG_TASK, ChosenEnding, SwagExample
+from bert_keras.downstream.swag import SWAG_TASK, SwagExample
+from bert_keras.kinds.choice import Chosen
+from bert_keras.kinds.classifier import LabelPrediction
+from bert_keras.kinds.span import Candidate, Prediction
+from bert_keras.kinds.windows import Answer, Question
+from bert_keras.kinds.words import Sentence
 from bert_keras.reports.evaluation import evaluation_page
 
 
@@ -43,7 +44,8 @@ def page_of(tmp_path):
     def page_of(task, examples, predictions):
         path = tmp_path / "page.html"
         scores = task.score(examples, predictions)
-        evaluation_page(task, examples, predictions, scores=scores, path=path)
+        found = task.findings(examples, predictions)
+        evaluation_page("a task", found, num_examples=len(examples), scores=scores, path=path)
         return Page(path.read_text(encoding="utf-8"))
 
     return page_of
@@ -73,13 +75,6 @@ def test_errors_are_sorted_by_probability(page_of):
     assert "text 2 &lt;b&gt;" in page.text and "<script" not in page.text
 
 
-def test_the_number_of_listed_errors_is_limited(page_of, monkeypatch):
-    monkeypatch.setattr("bert_keras.reports.evaluation.MAX_ERRORS", 2)
-    task = ClassificationTask(name="classification", labels=("a", "b"))
-    page = page_of(task, texts("aaab"), [LabelPrediction("b", (0.5, 0.5))] * 4)
-    assert [row[0] for row in page.tables[-1]] == ["example", "line 2", "line 3"]
-
-
 def test_examples_with_several_labels(page_of):
     task = ClassificationTask(name="multi-label", kind="many", labels=("a", "b", "c"))
     predictions = [LabelPrediction(("a", "c")), LabelPrediction(("b",))]
@@ -97,7 +92,7 @@ def test_regression(page_of):
 
 def test_multiple_choice(page_of):
     swag_examples = [SwagExample("He eats.", "She", ("a & b", "runs", "c", "d"), 1)] * 2
-    chosen = [ChosenEnding(0, (0.7, 0.1, 0.1, 0.1)), ChosenEnding(1, (0.1, 0.7, 0.1, 0.1))]
+    chosen = [Chosen(0, [0.7, 0.1, 0.1, 0.1]), Chosen(1, [0.1, 0.7, 0.1, 0.1])]
     page = page_of(SWAG_TASK, swag_examples, chosen)
     assert page.tables[0][2] == ["1", "1 50.0%", "1 50.0%", "0 ", "0 ", "2"]
     assert page.marks == [("bad", "a & b"), ("good", "runs")]

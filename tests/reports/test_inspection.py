@@ -10,17 +10,17 @@ import keras
 import numpy as np
 import pytest
 
-from bert_keras.checkpoints.huggingface.tokenizer import read_rules
-from bert_keras.cli import main
-from bert_keras.downstream.task import softmax
-from bert_keras.models import (
+from bert_keras import (
     BertClassifier,
     BertEncoder,
     BertMaskedLM,
     BertPretrainer,
     BertSentenceEncoder,
 )
-from bert_keras.reports.inspection import STEPS, inspect_texts
+from bert_keras.checkpoints.huggingface.tokenizer import read_rules
+from bert_keras.cli import main
+from bert_keras.kinds.kind import softmax
+from bert_keras.runs.inspection import STEPS, inspect_texts
 from bert_keras.text.fast_tokenizer import rules_vocabulary, tokenizer_of
 from bert_keras.text.packing import pack
 from bert_keras.text.tokenizer import WordPieceTokenizer
@@ -203,7 +203,7 @@ def test_a_browser_shows_the_page_and_keys_select_maps_and_tokens(folders, tmp_p
     def press_key(name, code):
         for kind in ("keyDown", "keyUp"):
             key = {"key": name, "code": name, "windowsVirtualKeyCode": code}
-            page._call("Input.dispatchKeyEvent", type=kind, **key)
+            page.call("Input.dispatchKeyEvent", type=kind, **key)
 
     with browser_page(width=1200, height=900) as page:
         page.open(output.as_uri())

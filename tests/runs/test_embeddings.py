@@ -10,14 +10,13 @@ from bert_keras.cli import main
 from bert_keras.config import BertConfig, EmbeddingConfig
 from bert_keras.errors import InputError
 from bert_keras.models.sentence_encoder import BertSentenceEncoder
-from bert_keras.runs import embeddings
 from bert_keras.runs.embeddings import write_embeddings
 from bert_keras.text.tokenizer import WordPieceTokenizer
 from bert_keras.text.vocab import SPECIAL_TOKENS, Vocabulary
 
 VOCABULARY = Vocabulary((*SPECIAL_TOKENS, *"abcdef", "##a"))
 CONFIG = BertConfig(vocab_size=12, hidden_size=8, num_layers=1, num_heads=2, max_positions=12)
-TEXTS = [" ".join("abcdef"[: 1 + number % 6]) + " a" * (number // 6) for number in range(45)]
+TEXTS = [" ".join("abcdef"[: 1 + n % 6]) + " a" * (n // 6 % 8) for n in range(1_300)]  # 3 chunks
 
 
 @pytest.fixture(scope="module")
@@ -37,9 +36,7 @@ def expected(model):
 
 
 @pytest.fixture
-def lines(tmp_path, monkeypatch):
-    """A file of texts, which is encoded in chunks of 8."""
-    monkeypatch.setattr(embeddings, "CHUNK_TEXTS", 8)
+def lines(tmp_path):
     (tmp_path / "lines.txt").write_text("\n".join(TEXTS) + "\n")
     return tmp_path / "lines.txt"
 
@@ -48,7 +45,7 @@ def test_formats(model, lines, expected, tmp_path):
     from pyarrow.parquet import read_table
 
     npy, parquet = tmp_path / "new" / "vectors.npy", tmp_path / "new" / "vectors.parquet"
-    assert write_embeddings(lines, npy, model=model) == (45, 8)
+    assert write_embeddings(lines, npy, model=model) == (1300, 8)
     vectors = np.load(npy, mmap_mode="r")
     assert vectors.dtype == np.float32
     np.testing.assert_allclose(vectors, expected, atol=1e-6)
@@ -70,7 +67,7 @@ def test_blank_lines_are_skipped_and_counted(model, tmp_path, capsys):
 def test_dimensions_and_prompt(model, lines, expected, tmp_path, capsys):
     command = f"embed {model} --data {lines} --output {tmp_path}/short.npy --dimensions 3"
     assert main(command.split()) == 0
-    assert f"45 of 3 values in {tmp_path}/short.npy\n" in capsys.readouterr().out
+    assert f"1,300 of 3 values in {tmp_path}/short.npy\n" in capsys.readouterr().out
     assert main(command.split()) == 2  # the file exists
     short = expected[:, :3] / np.linalg.norm(expected[:, :3], axis=1, keepdims=True)
     np.testing.assert_allclose(np.load(tmp_path / "short.npy"), short, atol=1e-6)
@@ -85,17 +82,17 @@ def test_a_stopped_run_continues(model, lines, tmp_path, monkeypatch):
     output, encode, sizes = tmp_path / "vectors.npy", BertSentenceEncoder.encode, []
 
     def counted(self, texts, **options):
-        sizes.append(sys.exit() if len(sizes) == 3 else len(texts))
+        sizes.append(sys.exit() if len(sizes) == 2 else len(texts))
         return encode(self, texts, **options)
 
     monkeypatch.setattr(BertSentenceEncoder, "encode", counted)
     with pytest.raises(SystemExit):
         write_embeddings(lines, output, model=model)
-    with (tmp_path / "vectors.npy.partial").open("ab") as partial:
+    with (tmp_path / "vectors.npy.partial" / "work").open("ab") as partial:
         partial.write(b"of a killed run")
-    with pytest.raises(InputError, match="another model or other options"):
+    with pytest.raises(InputError, match="vectors"):
         write_embeddings(lines, output, model=model, dimensions=3)
     sizes.append(0)
     write_embeddings(lines, output, model=model)
-    assert sizes == [8, 8, 8, 0, 8, 8, 5] and not (tmp_path / "vectors.npy.partial").exists()
+    assert sizes == [512, 512, 0, 276] and not (tmp_path / "vectors.npy.partial").exists()
     assert output.read_bytes() == (tmp_path / "whole.npy").read_bytes()

@@ -8,13 +8,15 @@ import numpy as np
 import pytest
 from tqdm import tqdm
 
+from bert_keras import BertClassifier, BertEncoder
 from bert_keras.checkpoints.pretrained import save_model
 from bert_keras.config import BertConfig, EmbeddingConfig
 from bert_keras.downstream.catalog import named_task
 from bert_keras.errors import InputError
-from bert_keras.models import BertClassifier, BertEncoder, load_model
-from bert_keras.runs.finetune import TaskRun, finetune
+from bert_keras.models.loading import load_model
+from bert_keras.runs.finetune import finetune
 from bert_keras.runs.recipes import FinetuneRecipe
+from bert_keras.runs.task_run import TaskRun
 from bert_keras.text.tokenizer import WordPieceTokenizer
 from bert_keras.text.vocab import SPECIAL_TOKENS, Vocabulary
 
@@ -24,9 +26,8 @@ TASK = dataclasses.replace(named_task("classification"), max_length=8)
 TASK_OF_PAIRS = dataclasses.replace(TASK, text_columns=("one", "two"))
 
 HEAD = "classification (2)"
-CONFIG = BertConfig(
-    vocab_size=len(VOCABULARY), hidden_size=8, num_layers=1, num_heads=2, max_positions=8
-)
+SIZES = {"hidden_size": 8, "num_layers": 1, "num_heads": 2, "max_positions": 8}
+CONFIG = BertConfig(vocab_size=len(VOCABULARY), **SIZES)
 
 
 def encoder(folder, **changes):
@@ -103,9 +104,9 @@ def test_a_run_continues_after_an_interruption_at_any_stage(run, tmp_path, monke
     monkeypatch.setattr("bert_keras.training.callbacks.tqdm", progress_bar)
     assert "loaded      encoder (21 weights), pooler (2)" in interrupt_at("save_model")
     assert (bars[0].n, bars[0].total) == (16, 16)  # rows
-    with pytest.raises(InputError, match=r"task.text_columns was \['one'\] and is now \['two'\]"):
+    with pytest.raises(InputError, match="text_columns"):
         continue_run("two")
-    interrupt_at("write_scores")
+    interrupt_at("outcome.write_scores")
     assert (folder / "model").is_dir()
     result = continue_run("one")
     assert result.scores["steps"] == 6 and len(bars) == 1  # nothing was trained again
@@ -116,14 +117,14 @@ def test_a_run_continues_after_an_interruption_at_any_stage(run, tmp_path, monke
     assert (folder / "model").is_dir()
     shutil.rmtree(folder / "model")
     (folder / "best.npz").unlink()
-    with pytest.raises(InputError, match=r"(evaluations.json|best.npz) is missing"):
+    with pytest.raises(InputError, match="missing"):
         continue_run("one")
 
 
 def test_sentence_embeddings_have_no_teacher(files, tmp_path, capsys):
     start = encoder(tmp_path / "encoder")
     columns = {"text_columns": ("one", "two"), "score_column": "label", "max_length": 8}
-    with pytest.raises(InputError, match="leave teacher out"):
+    with pytest.raises(InputError, match="teacher"):
         TaskRun("sentence-pairs", pretrained=start, data=files, teacher=start, **columns)
     run = TaskRun("sentence-pairs", pretrained=start, data=files, **columns)
     assert run.metadata.embedding == EmbeddingConfig() and run.recipe.learning_rate == 2e-5
@@ -142,32 +143,26 @@ def test_an_epoch_has_as_many_steps_as_batches_without_a_common_text(tmp_path):
 
 
 def test_a_bilstm_with_random_weights_is_inserted_before_the_head(files, tmp_path, capsys):
-    def task_run(start, **changes) -> TaskRun:
-        recipe = dataclasses.replace(RECIPE, **changes)
-        return TaskRun(TASK_OF_PAIRS, recipe, pretrained=start, data=files)
-
-    changes = {"num_lstm_layers": 1, "classifier_pooling": "mean"}
-    changes["gradient_checkpointing"] = True
-    run = task_run(encoder(tmp_path / "start", is_causal=True), **changes)
+    start = encoder(tmp_path / "start", is_causal=True)
+    changes = {"num_lstm_layers": 1, "classifier_pooling": "mean", "gradient_checkpointing": True}
+    run = TaskRun(TASK_OF_PAIRS, RECIPE, pretrained=start, data=files, **changes)
     config = run.model.config
     assert "new         bilstm (6), classification (2)" in capsys.readouterr().out
     assert (config.num_lstm_layers, config.is_causal, config.pooling) == (1, True, "mean")
     assert run.model.encoder.gradient_checkpointing
     save_model(run.model, tmp_path / "model", metadata=run.metadata, vocabulary=VOCABULARY)
-    again = task_run(tmp_path / "model").model
+    again = TaskRun(TASK_OF_PAIRS, RECIPE, pretrained=tmp_path / "model", data=files).model
     assert "new         none" in capsys.readouterr().out
     assert (again.config.num_lstm_layers, again.config.pooling) == (1, "mean")
 
 
-def test_a_bilstm_is_refused_for_a_task_with_a_frozen_encoder(tmp_path):
+def test_settings_without_effect_are_refused_for_a_frozen_encoder(tmp_path):
     start, rows = encoder(tmp_path / "start"), tmp_path / "rows.conll"
     rows.write_text("good O\nfilm B-X\n\n")
-    task = dataclasses.replace(named_task("ner-features"), max_length=8, layers="last")
-    files = {"train": str(rows), "dev": str(rows)}
-    for changes in ({"num_lstm_layers": 1}, {"classifier_pooling": "mean"}):
-        recipe = dataclasses.replace(RECIPE, **changes)
-        with pytest.raises(InputError, match=next(iter(changes))):
-            finetune(task, recipe, pretrained=start, data=files, output=tmp_path / "run")
+    arguments = {"pretrained": start, "data": {"train": rows, "dev": rows}, "max_length": 8}
+    for name, value in {"num_lstm_layers": 1, "classifier_pooling": "mean"}.items():
+        with pytest.raises(InputError, match=name):
+            TaskRun("ner-features", RECIPE, **arguments, layers="last", **{name: value})
 
 
 @pytest.mark.slow

@@ -1,4 +1,4 @@
-"""Tasks with JAX where TensorFlow cannot be imported: the scores of TensorFlow, and commands."""
+"""Tasks and commands with JAX where TensorFlow cannot be imported."""
 
 import json
 
@@ -6,16 +6,17 @@ import keras
 import numpy as np
 import pytest
 
+from bert_keras import BertEncoder
 from bert_keras.cli import main
 from bert_keras.downstream.batches import Predictor
 from bert_keras.downstream.catalog import task_of
-from bert_keras.models import BertEncoder, load_model
-from bert_keras.runs.finetune import TaskRun
+from bert_keras.models.loading import load_model
+from bert_keras.runs.task_run import TaskRun
 from bert_keras.text.tokenizer import WordPieceTokenizer
 from tests.factories import tiny_config, tiny_vocabulary
-from tests.under_jax import needs_jax, without_tensorflow
+from tests.under_jax import without_tensorflow
 
-pytestmark = [*needs_jax, pytest.mark.slow]
+pytestmark = pytest.mark.slow
 KILL = """
 import os
 from bert_keras.training.callbacks import ProgressBar
@@ -26,12 +27,9 @@ TEXTS = 2 * ("the river was good", "a bad film", "the bank is a good bank .", "t
 FILES = {
     "classification": ("tsv", "text\tlabel", *(f"{t}\t{n % 2}" for n, t in enumerate(TEXTS))),
     "ner": ("conll", *(f"{text.replace(' ', ' O' + chr(10))} B-X\n" for text in TEXTS)),
-    "sentence-pairs": (
-        "tsv",
-        "sentence1\tsentence2\tscore",
-        *(f"{text}\tthe river\t{n}" for n, text in enumerate(TEXTS)),
-    ),
 }
+ROWS = (f"{text}\tthe river\t{n}" for n, text in enumerate(TEXTS))
+FILES["sentence-pairs"] = ("tsv", "sentence1\tsentence2\tscore", *ROWS)
 ANSWER = {"text": "a", "answer_start": 0}
 QUESTIONS = [
     {"context": f"a {text}", "qas": [{"id": str(n), "question": "is it", "answers": [ANSWER]}]}
@@ -48,6 +46,7 @@ SETTINGS = {
 @pytest.fixture(scope="module")
 def folder(tmp_path_factory):
     """The data of each task, and a model of it with which the fine-tuning starts."""
+    pytest.importorskip("jax")
     folder = tmp_path_factory.mktemp("tasks")
     keras.utils.set_random_seed(0)
     tokenizer = WordPieceTokenizer(tiny_vocabulary())
@@ -90,17 +89,16 @@ def test_tasks_have_the_scores_of_tensorflow_also_after_a_kill(folder):
     without_tensorflow([finetune(folder, name, to="jax") for name in FILES])
     for name in FILES:
         assert main(finetune(folder, name, to="tensorflow")) == 0
-        (ours, scores), (theirs, jax_scores) = (
-            outputs(folder, name, of=each) for each in ("tensorflow", "jax")
-        )
+        ours, scores = outputs(folder, name, of="tensorflow")
+        theirs, jax_scores = outputs(folder, name, of="jax")
         for one, other in zip(ours, theirs, strict=True):
             np.testing.assert_allclose(one, other, atol=1e-4, err_msg=name)
         assert jax_scores == pytest.approx(scores, abs=1e-4), name
 
 
 def test_commands(folder):
-    model, data = str(folder / "classification"), str(folder / "classification.tsv")
-    common = (model, "--data", data)
+    model = str(folder / "classification")
+    common = (model, "--data", f"{model}.tsv")
     commands = [
         ["list", "tasks"],
         ["evaluate", *common],

@@ -5,11 +5,11 @@ import json
 import keras
 import pytest
 
+from bert_keras import BertPretrainer
 from bert_keras.checkpoints.formats import open_checkpoint
 from bert_keras.cli import main
 from bert_keras.distribution import numerics
 from bert_keras.families import preset
-from bert_keras.models import BertPretrainer
 from bert_keras.text.tokenizer import WordPieceTokenizer
 from bert_keras.text.vocab import Vocabulary
 from tests.runs.test_runs import records  # noqa: F401
@@ -22,9 +22,8 @@ def start(records, tmp_path):  # noqa: F811
     """A very small model, because float16 without hardware support is a hundred times slower."""
     keras.utils.set_random_seed(1)
     vocabulary = Vocabulary.from_file(records / "vocab.txt")
-    config = preset(
-        "tiny", vocab_size=len(vocabulary), hidden_size=16, num_layers=1, initializer_stddev=0.2
-    )
+    sizes = {"vocab_size": len(vocabulary), "hidden_size": 16, "num_layers": 1}
+    config = preset("tiny", initializer_stddev=0.2, **sizes)
     tokenizer = WordPieceTokenizer(vocabulary)
     BertPretrainer(config).save_pretrained(tmp_path / "start", tokenizer=tokenizer)
     return tmp_path / "start"
@@ -38,10 +37,10 @@ def test_all_precisions_end_with_similar_losses(records, start, tmp_path, monkey
     scores, before = {}, keras.config.dtype_policy()
     for precision in ("float32", "bfloat16", "float16", "auto"):
         output = tmp_path / precision
-        command = ["pretrain", "demo", "--records", records, "--from", start, "--output", output]
+        command = f"pretrain demo --records {records} --from {start} --output {output}"
         more = ["--precision", precision, "--set", *SETTINGS, "gradient_checkpointing=true"]
         try:
-            assert main([str(part) for part in (*command, *more)]) == 0
+            assert main([*command.split(), *more]) == 0
         finally:
             keras.config.set_dtype_policy(before)
         scores[precision] = json.loads((output / "scores.json").read_text())

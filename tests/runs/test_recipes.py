@@ -3,37 +3,26 @@ import math
 import pytest
 from tensorflow.python.framework import config
 
-from bert_keras.downstream.catalog import named_task
 from bert_keras.errors import InputError
-from bert_keras.families import preset
 from bert_keras.runs.pretrain import compiled_pretrainer
 from bert_keras.runs.pretrain_inputs import PretrainInputs
-from bert_keras.runs.recipes import GPU_FLOPS_PER_SECOND, PRETRAIN
-from bert_keras.runs.settings import check_files, named_recipe, pretrain_settings, task_recipes
-from bert_keras.training.performance import flops_per_example
+from bert_keras.runs.recipes import PRETRAIN
+from bert_keras.runs.settings import named_recipe, pretrain_settings, task_recipes
 from tests.runs.test_runs import records  # noqa: F401
 
+IMPOSSIBLE = {
+    "demo": "step=3 num_steps num_steps=many num_steps=0 num_steps=110 learning_rate=inf beta_2=1 "
+    "initializer_stddev=nan optimizer=sgd schedule=cosine initial_weights=zeros "
+    "mask_unit=letter replacement=all bias_correction=1",
+    "paper": "keep_checkpoints=-1 seed=4294967296 warmup_ratio=nan warmup_ratio=1 "
+    "dropout_rate=-0.1 learning_rate=0 learning_rates=1e-3,-1 weight_decay_rate=-1 patience=-1",
+}
 
-@pytest.mark.parametrize(
-    ("recipes", "name", "changes"),
-    [
-        (
-            PRETRAIN,
-            "demo",
-            "step=3 num_steps num_steps=many num_steps=0 num_steps=110 learning_rate=inf beta_2=1 "
-            "initializer_stddev=nan optimizer=sgd schedule=cosine initial_weights=zeros "
-            "mask_unit=letter replacement=all bias_correction=1",
-        ),
-        (
-            task_recipes("mrpc"),
-            "paper",
-            "keep_checkpoints=-1 seed=4294967296 warmup_ratio=nan warmup_ratio=1 dropout_rate=-0.1 "
-            "learning_rate=0 learning_rates=1e-3,-1 weight_decay_rate=-1 patience=-1",
-        ),
-    ],
-)
-def test_impossible_values_are_refused(recipes, name, changes):
-    for change in changes.split():
+
+@pytest.mark.parametrize("name", IMPOSSIBLE)
+def test_impossible_values_are_refused(name):
+    recipes = PRETRAIN if name == "demo" else task_recipes("mrpc")
+    for change in IMPOSSIBLE[name].split():
         with pytest.raises(InputError, match=change.partition("=")[0].removeprefix("mask_")):
             named_recipe(recipes, name, changes=[change])
 
@@ -51,19 +40,11 @@ def test_another_number_of_steps_scales_their_parts(recipe, changes, expected):
     assert (found.num_steps, found.num_warmup_steps, found.last_step) == expected
 
 
-@pytest.mark.parametrize("data", ["tfds:none", {"train": "tfds:none:train"}])
-def test_data_of_tfds_are_not_read_for_the_first_checks(data):
-    check_files(named_task("ner"), data)
-
-
 def test_max_predictions_suffice_for_every_length():
-    recipe = PRETRAIN["demo"]
-    lengths = {64: 10, 128: 20, 512: 77}
-    for length, most in lengths.items():
-        policy = recipe.masking_policy(max_length=length)
+    for length, most in {64: 10, 128: 20, 512: 77}.items():
+        policy = PRETRAIN["demo"].masking_policy(max_length=length)
         assert policy.max_predictions == most
         assert policy.num_predictions([length]) == round(0.15 * length) <= most
-    assert recipe.masking_changes() == []
 
 
 def test_recipes_of_tasks():
@@ -74,22 +55,9 @@ def test_recipes_of_tasks():
     texts = ["bias_correction=true", "learning_rates=1,2e-5"]
     assert changed == named_recipe(task_recipes("mrpc"), "paper", changes=texts)
     assert changed.bias_correction and changed.learning_rates == (1.0, 2e-5)
-    with pytest.raises(InputError, match="did you mean 'paper'"):
-        named_recipe(task_recipes("mrpc"), "papr")
-
-
-@pytest.mark.parametrize("changes", [{"num_epochs": True}, {"num_epochs": 1.5}, {"seed": None}])
-def test_values_of_another_type_are_refused(changes):
-    with pytest.raises(InputError, match="expected a whole number"):
-        named_recipe(task_recipes("mrpc"), "paper", changes=changes)
-
-
-@pytest.mark.parametrize(("name", "hours"), [("gpu-hour", 1), ("gpu-day", 24)])
-def test_the_recipes_for_a_gpu_fill_their_time_at_the_assumed_speed(name, hours):
-    recipe = PRETRAIN[name]
-    flops = flops_per_example(preset(recipe.size), length=128, num_predictions=20)
-    seconds = recipe.num_steps * recipe.batch_size * flops / GPU_FLOPS_PER_SECOND
-    assert seconds == pytest.approx(3600 * hours, rel=0.02)
+    for other in ({"num_epochs": True}, {"num_epochs": 1.5}, {"seed": None}):
+        with pytest.raises(InputError):
+            named_recipe(task_recipes("mrpc"), "paper", changes=other)
 
 
 @pytest.mark.slow

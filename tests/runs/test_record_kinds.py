@@ -3,8 +3,9 @@
 import numpy as np
 import pytest
 
+from bert_keras import BertClassifier, BertMaskedLM, BertPretrainer
 from bert_keras.errors import InputError
-from bert_keras.models import BertClassifier, BertMaskedLM, BertPretrainer, load_model
+from bert_keras.models.loading import load_model
 from bert_keras.runs.pretrain import pretrain
 from bert_keras.runs.recipes import PRETRAIN
 from bert_keras.runs.settings import named_recipe
@@ -40,9 +41,8 @@ def test_plain_ids_without_labels_train_a_masked_lm(records, tmp_path):
     assert 0 < scores["held_out_masked_lm_loss"] < 2 * np.log(len(tiny_vocabulary()))
     assert scores["unigram_masked_lm_loss"] > 0
     assert type(model) is BertMaskedLM and model.encoder.pooler is None
-    classifier = BertClassifier.from_pretrained(
-        tmp_path / "run" / "model", labels=("no", "yes"), new=("classification", "pooler")
-    )
+    options = {"labels": ("no", "yes"), "new": ("classification", "pooler")}
+    classifier = BertClassifier.from_pretrained(tmp_path / "run" / "model", **options)
     blocks = classifier.encoder.blocks[0].weights, model.encoder.blocks[0].weights
     for weight, expected in zip(*blocks, strict=True):
         np.testing.assert_array_equal(weight, expected)
@@ -63,25 +63,21 @@ def test_plain_ids_train_a_causal_model(records, tmp_path):
 @pytest.mark.slow
 @pytest.mark.parametrize("size", ["tiny", "modern-tiny"])
 def test_several_labelled_pairs_in_a_record_train_both_objectives(records, tmp_path, size):
-    scores, model = run(
-        tmp_path / "run", records["labelled"], f"size={size}", "learning_rate=0.002"
-    )
+    changes = [f"size={size}", "learning_rate=0.002"]
+    scores, model = run(tmp_path / "run", records["labelled"], *changes)
     assert 0 <= scores["held_out_next_sentence_accuracy"] <= 1
     assert 0 < scores["held_out_next_sentence_loss"] < 3
     assert scores["held_out_examples"] == 10 and type(model) is BertPretrainer
 
 
-@pytest.mark.parametrize(
-    ("kind", "changes", "word"),
-    [
+def test_unsuitable_settings_are_refused(records, tmp_path):
+    for kind, changes, word in (
         ("labelled", ["objective=right-to-left"], "'right-to-left'"),
         ("labelled", ["objective=left-to-right"], "plain ids"),
         ("labelled", ["objective=replaced-token"], "plain ids"),
         ("labelled", ["mask_rate=0.3"], "mask_rate"),
         ("plain", ["objective=left-to-right", "replacement=0-0-100"], "replacement"),
-    ],
-)
-def test_unsuitable_settings_are_refused(records, tmp_path, kind, changes, word):
-    with pytest.raises(InputError, match=word):
-        run(tmp_path / "run", records[kind], *changes)
+    ):
+        with pytest.raises(InputError, match=word):
+            run(tmp_path / "run", records[kind], *changes)
     assert not (tmp_path / "run" / "model").exists()

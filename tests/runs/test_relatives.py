@@ -6,8 +6,9 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+from bert_keras import BertMaskedLM, BertPretrainer
 from bert_keras.errors import InputError
-from bert_keras.models import BertMaskedLM, BertPretrainer, load_model
+from bert_keras.models.loading import load_model
 from bert_keras.runs.pretrain import pretrain
 from bert_keras.runs.pretrain_inputs import PretrainInputs
 from bert_keras.runs.recipes import PRETRAIN
@@ -48,14 +49,15 @@ def test_related_models_are_pretrained_from_a_text(tmp_path, name):
     logits = trained({**inputs, "masked_lm_positions": np.array([[1, 2]])})["masked_lm"]
     assert np.isfinite(logits).all() and logits.shape == (1, 2, len(vocabulary))
     again = named_recipe(PRETRAIN, recipe_name, changes=[*changes, "num_steps=6"])
-    start = PretrainInputs(again, records=records, start=folder).starting_point
-    assert start.config.to_dict().items() >= traits.items() and not start.new
+    inputs = PretrainInputs(again, records=records, pretrained=folder)
+    assert inputs.metadata.config.to_dict().items() >= traits.items()
+    assert not inputs.starting_point.new
     rules = json.loads((folder / "tokenizer.json").read_text("utf-8"))
     rules["normalizer"] = {"type": "NFKC"}
     (folder / "tokenizer.json").write_text(json.dumps(rules), "utf-8")
-    with pytest.raises(InputError, match="only in the rules"):
-        PretrainInputs(again, records=records, start=folder)
+    with pytest.raises(InputError, match="rules"):
+        PretrainInputs(again, records=records, pretrained=folder)
     if name == "roberta-tiny":
         words = named_recipe(PRETRAIN, name, changes=[*CHANGES, "mask_unit=word"])
-        with pytest.raises(InputError, match="do not mark the first word of a line"):
-            PretrainInputs(words, records=records, start=None)
+        with pytest.raises(InputError, match="mask_unit"):
+            PretrainInputs(words, records=records)

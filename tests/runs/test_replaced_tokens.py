@@ -1,17 +1,13 @@
-"""Pretraining by replaced-token detection: the folder of a run, a stop, precisions, refusals."""
+"""Pretraining by replaced-token detection: the folder of a run and its parts."""
 
 import json
 
 import numpy as np
 import pytest
 
+from bert_keras import BertDiscriminator, BertMaskedLM, BertReplacedTokenPretrainer
 from bert_keras.cli import main
-from bert_keras.models import (
-    BertDiscriminator,
-    BertMaskedLM,
-    BertReplacedTokenPretrainer,
-    load_model,
-)
+from bert_keras.models.loading import load_model
 from bert_keras.runs.pretrain import compiled_pretrainer
 from bert_keras.runs.pretrain_inputs import PretrainInputs
 from bert_keras.runs.recipes import PRETRAIN
@@ -29,11 +25,6 @@ def recipe(*changes):
     return named_recipe(PRETRAIN, "electra-tiny", changes=[*CHANGES, *changes])
 
 
-def command(records, output, *options):
-    words = ["pretrain", "electra-tiny", "--records", records, "--output", output, *options]
-    return [*map(str, words), "--set", *CHANGES]
-
-
 @pytest.fixture(scope="module")
 def records(tmp_path_factory):
     settings = {"max_length": 24, "max_predictions": 0, "held_out_rate": 0.3, "shards": 1}
@@ -44,17 +35,14 @@ def records(tmp_path_factory):
 @pytest.fixture(scope="module")
 def run(records, tmp_path_factory):
     output = tmp_path_factory.mktemp("replaced") / "run"
-    assert main(command(records, output)) == 0
+    command = f"pretrain electra-tiny --records {records} --output {output} --set"
+    assert main([*command.split(), *CHANGES]) == 0
     return output
-
-
-def scores_of(run):
-    return json.loads((run / "scores.json").read_text())
 
 
 @pytest.mark.slow
 def test_a_run_writes_a_discriminator_that_fine_tunes(run, tmp_path, capsys):
-    scores = scores_of(run)
+    scores = json.loads((run / "scores.json").read_text())
     assert 0 < scores["held_out_masked_lm_loss"] < 2 * np.log(len(tiny_vocabulary()))
     assert 0 < scores["held_out_replaced_token_loss"] < 3
     assert 0 <= scores["held_out_replaced_token_accuracy"] <= 1
@@ -74,13 +62,13 @@ def test_a_run_writes_a_discriminator_that_fine_tunes(run, tmp_path, capsys):
     tune = f"finetune classification --train {table} --dev {table} --from {folder} --output"
     settings = "--recipe demo --set num_epochs=1 max_length=8 batch_size=2"
     assert main(f"{tune} {tmp_path / 'tuned'} {settings}".split()) == 0
-    assert "points on 2 dev rows" in capsys.readouterr().out
+    assert "points, 2 dev rows" in capsys.readouterr().out
 
 
 def test_a_generator_of_the_starting_point_keeps_its_size(run, records):
     changed = recipe("generator_size=1.0")
     for folder, size in ((run / "model", 0.5), (None, 1.0)):
-        inputs = PretrainInputs(changed, records=records, start=folder)
+        inputs = PretrainInputs(changed, records=records, pretrained=folder)
         assert inputs.metadata.task == {"generator_size": size}
 
 

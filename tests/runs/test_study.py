@@ -12,8 +12,7 @@ from bert_keras.runs.study import study
 from bert_keras.training.evaluations import DivergedError
 
 RECIPE = FinetuneRecipe(batch_size=4, num_epochs=1, learning_rate=1e-3)
-SCORES = {(3e-5, 1): 0.8, (3e-5, 2): 0.9, (3e-5, 3): 0.7, (2e-5, 1): 0.5, (2e-5, 2): 0.95,
-          (2e-5, 3): 0.6}  # fmt: skip
+SCORES = {3e-5: (0.8, 0.9, 0.7), 2e-5: (0.5, 0.95, 0.6)}  # by learning rate, of the seeds 1 to 3
 
 
 class FakeRun:
@@ -26,13 +25,13 @@ class FakeRun:
     def __call__(self, recipe, output):
         if recipe.learning_rate in self.diverging:
             raise DivergedError("the training loss is nan at step 3")
-        with claimed_output(output, recipe=recipe):
+        with claimed_output(output, dataclasses.asdict(recipe)):
             if (scores := read_scores(output)) is not None:
                 return scores
             if len(self.finished) == self.interrupted_at:
                 raise KeyboardInterrupt
             self.finished.append(output.relative_to(output.parents[1]).as_posix())
-            score = SCORES[recipe.learning_rate, recipe.seed]
+            score = SCORES[recipe.learning_rate][recipe.seed - 1]
             (output / "model").mkdir()
             return write_scores(output, {"accuracy": score, "majority_accuracy": 0.5, "steps": 3})
 
@@ -59,15 +58,17 @@ def test_a_study_reports_the_statistics_of_each_learning_rate(several, output):
     lines = several(FakeRun()).splitlines()
     first, second = outcome(output)["learning_rates"]
     spread = pytest.approx(0.2)
-    assert first == {
-        **{"learning_rate": 3e-5, "median": 0.8, "best": 0.9, "spread": spread, "runs": 3}
-    }
-    assert second["median"] == 0.6
+    expected = {"learning_rate": 3e-5, "median": 0.8, "best": 0.9, "spread": spread, "runs": 3}
+    assert first == expected and second["median"] == 0.6
     assert outcome(output)["best_learning_rate"] == 3e-5
     assert outcome(output)["best_run"] == "lr-2e-05/seed-2"
     assert read_scores(output / "best")["accuracy"] == 0.95
     assert lines[3].split() == ["2e-05", "0.6000", "0.9500", "0.4500", "3"]
     assert "lr-2e-05/seed-2, accuracy 0.9500" in lines[-2] and "3e-05" in lines[-1]
+    page = (output / "report.html").read_text()
+    assert page.count("<table>") == 2 and "<script" not in page
+    assert page.count("rte &lt;&amp; co&gt;") == 2  # title and heading
+    assert "| 3e-05 | 0.8000 | 0.9000 | 0.2000 | 3 |" in (output / "report.md").read_text()
 
 
 @pytest.mark.slow
@@ -99,8 +100,7 @@ def test_a_run_that_diverges_is_reported_and_never_the_best(several, output):
 
 
 def test_a_study_in_which_every_run_diverges_ends_with_an_error(several, output):
-    message = "every run of the study has diverged, the last because the training loss is nan"
-    with pytest.raises(InputError, match=message):
+    with pytest.raises(InputError, match="the training loss is nan"):
         several(FakeRun(diverging=(3e-5, 2e-5)), seeds=1)
     assert not output.exists()
 
@@ -108,18 +108,8 @@ def test_a_study_in_which_every_run_diverges_ends_with_an_error(several, output)
 def test_folders_of_a_single_run_and_of_another_recipe_are_refused(several, output):
     several(FakeRun(), seeds=1)
     other = FakeRun(recipe=dataclasses.replace(RECIPE, batch_size=8))
-    with pytest.raises(InputError, match=r"seed-1 contains .* batch_size was 4 and is now 8"):
+    with pytest.raises(InputError, match="batch_size was 4 and is now 8"):
         several(other, seeds=1)
     (output / "recipe.json").touch()
-    with pytest.raises(InputError, match="single run"):
+    with pytest.raises(InputError, match="study"):
         several(FakeRun())
-
-
-def test_the_reports_have_tables_and_load_nothing(several, output):
-    several(FakeRun(), seeds=1)
-    page = (output / "report.html").read_text()
-    assert page.count("<table>") == 2 and "<script" not in page
-    assert page.count("rte &lt;&amp; co&gt;") == 2  # title and heading
-    assert "Best run: lr-3e-05/seed-1, accuracy 0.8000" in page
-    text = (output / "report.md").read_text()
-    assert "| 3e-05 | 0.8000 | 0.8000 | 0.0000 | 1 |" in text

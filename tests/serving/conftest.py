@@ -1,6 +1,10 @@
 """Small SavedModels like those of the recorded responses of TF Serving, and servers for them."""
 
 import contextlib
+import os
+import subprocess
+import sys
+from functools import cache
 
 import httpx
 import pytest
@@ -19,11 +23,9 @@ def spec(name, dtype, *shape):
 def save(folder, signatures, *tracked):
     """Writes a SavedModel of (function, TensorSpec, ...) by signature name."""
     module = tf.Module()
-    module.tracked = tracked
-    module.functions = {
-        name: tf.function(function, input_signature=specs)
-        for name, (function, *specs) in signatures.items()
-    }
+    module.tracked, module.functions = tracked, {}
+    for name, (function, *specs) in signatures.items():
+        module.functions[name] = tf.function(function, input_signature=specs)
     tf.saved_model.save(module, folder, signatures=module.functions)
 
 
@@ -95,13 +97,11 @@ def odd(folder):
     def words(text):
         return {"words": tf.strings.split(text).to_tensor(), "length": tf.strings.length(text)}
 
-    signatures = {
-        "slow": (slow, spec("n", tf.int32, None)),
-        "stuck": (stuck, spec("x", tf.float32, None)),
-        "strict": (strict, spec("x", tf.float32, None)),
-        "centred": (lambda x: {"y": x - tf.reduce_mean(x)}, spec("x", tf.float32, None)),
-        "words": (words, spec("text", tf.string, None)),
-    }
+    x, texts = spec("x", tf.float32, None), spec("text", tf.string, None)
+    signatures = {"slow": (slow, spec("n", tf.int32, None)), "words": (words, texts)}
+    signatures |= {"stuck": (stuck, x), "strict": (strict, x)}
+    signatures["centred"] = (lambda x: {"y": x - tf.reduce_mean(x)}, x)
+    signatures["number"] = (lambda text: {"y": tf.strings.to_number(text)}, texts)
     save(folder, signatures)
 
 
@@ -136,22 +136,33 @@ def models(tmp_path_factory):
     (folder / "texty" / "1" / METADATA).parent.mkdir()
     (folder / "texty" / "1" / METADATA).write_text("{}")  # as if bert-keras had exported it
     odd(folder / "odd" / "1")
+    embedder(folder / "letters" / "1")
+    embedder(folder / "uncounted" / "1", has_counts=False)
     return folder
 
 
 @pytest.fixture(scope="session")
 def server_of(models):
-    """The URL of a server for a model folder, started when first asked for; no stall of a busy
-    machine reaches the time that its requests have."""
-    urls, limits = {}, Limits(seconds=3600)
+    """The URL of a server for a model folder, started when first asked for. Its requests have an
+    hour, so that they succeed on a busy machine."""
+    limits = Limits(seconds=3600)
     with contextlib.ExitStack() as stack:
+        start = stack.enter_context
+        yield cache(lambda name: start(running_server(models / name, limits=limits)))
 
-        def url_of(name):
-            if name not in urls:
-                urls[name] = stack.enter_context(running_server(models / name, limits=limits))
-            return urls[name]
 
-        yield url_of
+@contextlib.contextmanager
+def served_by_command(*words):
+    """Runs `bert-keras serve` in a new process and yields the process and the URL."""
+    program = [sys.executable, "-m", "bert_keras.cli", "serve", *map(str, words), "--port", "0"]
+    pipes = {"stdout": subprocess.PIPE, "stderr": subprocess.PIPE, "text": True}
+    environment = {**os.environ, "TF_CPP_MIN_LOG_LEVEL": "3"}
+    with subprocess.Popen(program, env=environment, **pipes) as process:
+        try:
+            line = process.stdout.readline()
+            yield process, "/".join(line.split()[1].split("/")[:3])
+        finally:
+            process.kill()
 
 
 @pytest.fixture(scope="session")

@@ -8,7 +8,7 @@ import pytest
 
 from bert_keras.serving.batching import Batcher
 from bert_keras.serving.limits import Limits
-from bert_keras.serving.requests import Refusal
+from bert_keras.serving.rest_api import Refusal
 
 
 class Model:
@@ -30,13 +30,11 @@ class Model:
         assert self.go.wait(10)
         if signature_name == "faulty":
             raise TypeError("a fault")
-        if signature_name == "short":
-            return {"y": x[:1]}
         if x.dtype == object:
             return {"y": np.array([*map(len, x)])}
         if (x < 0).any():
             raise Refusal(f"negative: {x.min():g}")
-        return {"y": 2 * x}
+        return {"y": x[:1] if signature_name == "short" else 2 * x}
 
 
 @pytest.fixture
@@ -45,14 +43,11 @@ def model():
 
 
 @contextlib.contextmanager
-def batching(model, *, num_threads=1):
-    shared = []  # the number of requests of every run
-    limits = Limits(max_batch_size=4, max_text_bytes=2000)
-
-    def on_run(num_requests, seconds):
-        shared.append(num_requests)
-
-    batcher = Batcher(model, limits=limits, on_run=on_run, num_threads=num_threads)
+def batching(model, **settings):
+    """Starts a batcher; `shared` becomes the number of requests of every run."""
+    shared, limits = [], Limits(max_batch_size=4, max_text_bytes=2000)
+    settings = {"on_run": lambda num_requests, seconds: shared.append(num_requests), **settings}
+    batcher = Batcher(model, limits=limits, **{"num_threads": 1, **settings})
     batcher.shared = shared
     try:
         yield batcher
@@ -116,11 +111,8 @@ def test_only_equal_shapes_dtypes_signatures_and_lengths_are_joined(model):
 
 
 @pytest.mark.parametrize("share, runs", [(0.0, [1, 1]), (1e6, [2])])
-def test_queued_requests_wait_a_moment_for_the_clients_of_the_last_run(
-    model, monkeypatch, share, runs
-):
-    monkeypatch.setattr("bert_keras.serving.batching._RETURN_SHARE", share)
-    with batching(model) as batcher:
+def test_queued_requests_wait_a_moment_for_the_clients_of_the_last_run(model, share, runs):
+    with batching(model, return_share=share) as batcher:
         with busy(model, batcher):
             queued = submit(batcher, "f", floats(2))
         if not share:
@@ -186,10 +178,10 @@ def test_a_request_that_cannot_be_split_runs_alone_and_has_a_row_limit(model):
         assert model.runs == [1, 9]
         for name, shape in (("whole", [64, 64]), ("whole", [4, 9999]), ("f", [65, 64])):
             assert len(submit(batcher, name, np.ones(shape)).result(10)["y"]) == shape[0]
-        with pytest.raises(Refusal, match=r"65 rows.*at most 64"):
+        with pytest.raises(Refusal, match="65"):
             submit(batcher, "whole", np.ones([65, 64]))
         assert values(submit(batcher, "f", texts(2000))) == [2000]
         for name in ("f", "whole"):
-            with pytest.raises(Refusal, match="more than 2000 bytes") as refusal:
+            with pytest.raises(Refusal, match="2000") as refusal:
                 submit(batcher, name, texts(5, 2004))
             assert refusal.value.status == 413

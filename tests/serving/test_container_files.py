@@ -11,12 +11,11 @@ import yaml
 from google.protobuf import text_format
 from tensorflow_serving.config.model_server_config_pb2 import ModelServerConfig
 
-from bert_keras.cli import main
 from bert_keras.exporting.version_folder import METADATA
 from bert_keras.serving import container_files
 
 IMAGE = f"tensorflow/serving:{container_files.IMAGE_VERSION}"
-SCHEMAS = Path(__file__).with_name("schemas")
+KSERVE_SCHEMA = Path(__file__).with_name("schemas") / "kserve.json"  # of the public documentation
 
 
 def written_files(model_folder, folder):
@@ -32,6 +31,7 @@ def compose_service(files):
 
 def test_the_files_of_a_model_whose_name_and_path_have_special_characters(tmp_path):
     files = written_files(tmp_path / "my $aved models" / "2024.My_model", tmp_path / "files")
+    assert files.keys() == {*container_files.CONFIG_FILES, *container_files.CONTAINER_FILES}
     configs = text_format.Parse(files["models.config"], ModelServerConfig())
     (model,) = configs.model_config_list.config
     assert (model.name, model.base_path) == ("2024.My_model", "/models/2024.My_model")
@@ -53,9 +53,9 @@ def test_the_files_of_a_model_whose_name_and_path_have_special_characters(tmp_pa
     assert IMAGE.endswith(f":{kserve['runtimeVersion']}")
     config_map, deployment, service = yaml.safe_load_all(files["kubernetes.yaml"])
     assert config_map["data"] == {file: files[file] for file in container_files.CONFIG_FILES}
-    pod = deployment["spec"]["template"]
-    assert pod["metadata"]["labels"] == deployment["spec"]["selector"]["matchLabels"]
-    assert pod["metadata"]["labels"] == service["spec"]["selector"]
+    pod, selectors = deployment["spec"]["template"], deployment["spec"]["selector"]
+    labels = pod["metadata"]["labels"]
+    assert labels == selectors["matchLabels"] == service["spec"]["selector"]
     (container,) = pod["spec"]["containers"]
     assert container["readinessProbe"]["httpGet"]["path"] == "/v1/models/2024.My_model"
     assert pod["spec"]["volumes"][1]["configMap"]["name"] == config_map["metadata"]["name"]
@@ -69,26 +69,12 @@ def test_the_health_check_fails_unless_the_model_is_available(server_of, tmp_pat
     assert subprocess.run(["bash", "-c", command], timeout=20).returncode == code
 
 
-def test_the_command(tmp_path, monkeypatch, capsys):
-    monkeypatch.chdir(tmp_path)
-    Path("model").mkdir()
-    Path("model", "bert_keras.json").touch()
-    embedding = {"embedding": [0.123456, *range(400)]}
-    example = {"instance": {"question": "who's", "context": "é"}, "prediction": embedding}
-
-    def export(model, folder, **_):
-        (folder / METADATA).parent.mkdir(parents=True)
-        (folder / METADATA).write_text(json.dumps({"example": example}))
-        return folder
-
-    monkeypatch.setattr("bert_keras.exporting.export.export", export)
-    assert main(["export", "model", "sst2", "--serving-config", "serving/sst2"]) == 0
-    written = {path.name: path.read_text() for path in (tmp_path / "serving/sst2").iterdir()}
-    assert written.keys() == {*container_files.CONFIG_FILES, *container_files.CONTAINER_FILES}
-    assert compose_service(written)["volumes"][0]["source"] == "../../saved_models/sst2"
-    files, folder, *lines = capsys.readouterr().out.splitlines()
-    assert files.endswith("docker compose -f serving/sst2/compose.yaml up")
-    assert folder.split() == ["model", "saved_models/sst2/1"]
+def test_instructions_of_an_export(tmp_path):
+    example = {"instance": {"question": "who's", "context": "é"}}
+    example["prediction"] = {"embedding": [0.123456, *range(400)]}
+    (tmp_path / "sst2" / "1" / METADATA).parent.mkdir(parents=True)
+    (tmp_path / "sst2" / "1" / METADATA).write_text(json.dumps({"example": example}))
+    lines = container_files.instructions(tmp_path / "sst2" / "1").splitlines()
     assert f":{container_files.IMAGE_VERSION}" in lines[1]
     body = json.dumps({"instances": [example["instance"]]}, ensure_ascii=False)
     assert shlex.split(lines[-3])[:3] == ["curl", "-d", body]
@@ -111,19 +97,9 @@ def test_the_script_for_vertex_builds_pushes_and_uploads_one_image(tmp_path):
     assert image in build and build.endswith(" ../saved models")
     assert push == f"docker push {image}"
     flags = dict(flag[2:].split("=") for flag in upload.split() if flag.startswith("--"))
-    container = {  # the fields of the API that the flags set
-        "imageUri": flags["container-image-uri"],
-        "ports": [{"containerPort": int(flags["container-ports"])}],
-        "healthRoute": flags["container-health-route"],
-        "predictRoute": flags["container-predict-route"],
-    }
-    jsonschema.validate(container, schema("vertex"))
-    assert flags["container-image-uri"] == image
-
-
-def schema(name):
-    """Loads a schema of the fields in the public documentation that its "source" names."""
-    return json.loads((SCHEMAS / f"{name}.json").read_text("utf-8"))
+    assert (flags["container-image-uri"], flags["container-ports"]) == (image, "8501")
+    assert flags["container-health-route"] == "/v1/models/2024.My_model"
+    assert flags["container-predict-route"] == "/v1/models/2024.My_model:predict"
 
 
 @pytest.mark.extra
@@ -131,6 +107,5 @@ def test_the_manifests_have_the_fields_of_compose_and_kserve(tmp_path):
     check_jsonschema = pytest.importorskip("check_jsonschema", reason="of the extra test")
     files = written_files(tmp_path / "saved_models" / "sst2", tmp_path / "files")
     builtin = Path(check_jsonschema.__file__).parent / "builtin_schemas/vendor/compose-spec.json"
-    compose = json.loads(builtin.read_text("utf-8"))
-    jsonschema.validate(yaml.safe_load(files["compose.yaml"]), compose)
-    jsonschema.validate(yaml.safe_load(files["kserve.yaml"]), schema("kserve"))
+    for file, path in ("compose.yaml", builtin), ("kserve.yaml", KSERVE_SCHEMA):
+        jsonschema.validate(yaml.safe_load(files[file]), json.loads(path.read_text("utf-8")))

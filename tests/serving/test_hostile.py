@@ -2,9 +2,13 @@
 
 import gzip
 import json
+import random
+import re
 import socket
 import time
+from collections import Counter
 from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
 from urllib.parse import urlsplit
 
 import pytest
@@ -12,6 +16,7 @@ import pytest
 from bert_keras.serving.limits import Limits
 from bert_keras.serving.server import running_server
 from tests.factories import wait_for
+from tests.serving.conftest import served_by_command
 
 ODD = "/v1/models/odd:predict"
 PATH = "/v1/models/half_plus_two:predict"
@@ -29,8 +34,7 @@ def limited(models):
 def test_a_too_large_body_is_refused(limited, send):
     zipped = gzip.compress(b"0" * 300_000)
     for body, headers in (ONE + b" " * 1000, {}), (zipped, {"Content-Encoding": "gzip"}):
-        response = send(limited, "POST", PATH, body, headers)
-        assert (response.status_code, "more than 1000" in response.json()["error"]) == (413, True)
+        assert send(limited, "POST", PATH, body, headers).status_code == 413
 
 
 def begun(url, body=b"", *, path=PATH, size=999):
@@ -52,8 +56,7 @@ def received(connection):
 def test_a_slow_body_times_out_while_other_requests_are_served(limited, send):
     with begun(limited, b"{") as slow:
         assert send(limited, "POST", PATH, ONE).status_code == 200
-        answer = received(slow)
-    assert answer.startswith("HTTP/1.1 408 ") and "did not arrive within 4 s" in answer
+        assert received(slow).startswith("HTTP/1.1 408 ")
 
 
 def test_too_many_requests_and_too_many_bytes_are_refused(limited, send):
@@ -105,26 +108,80 @@ def test_slow_requests_end_and_delay_others_only_until_then(second, send):
     assert time.monotonic() - start < 6
 
 
+def test_an_op_whose_message_is_not_utf8(server_of, send):
+    body = b'{"signature_name": "number", "instances": [{"b64": "bv8="}]}'
+    response = send(server_of("odd"), "POST", ODD, body)
+    assert response.status_code == 400 and "n\ufffd" in response.json()["error"]
+
+
 @pytest.mark.slow
 def test_concurrent_requests_get_their_own_predictions_or_errors(server_of, send):
     """The rows of `bytes` share runs; those of `centred` depend on each other and must not."""
 
     def send_request(number):
-        value = -1.0 if number % 10 == 0 else float(number)
         name = ("strict", "centred", "bytes")[number % 3]
         model = "texty" if name == "bytes" else "odd"
-        rows = [f"a{number}", "b"] if name == "bytes" else [value, value + 1]
+        rows = [f"a{number}", "b"] if name == "bytes" else [number - 50, number - 49]
         body = json.dumps({"signature_name": name, "instances": rows})
-        return send(server_of(model), "POST", f"/v1/models/{model}:predict", body)
+        return send(server_of(model), "POST", f"/v1/models/{model}:predict", body).json()
 
     with ThreadPoolExecutor(16) as pool:
         answers = list(pool.map(send_request, range(300)))
-    for number, answer in enumerate(answers):
-        if number % 3 == 0 and number % 10 == 0:
-            assert answer.status_code == 400 and "negative" in answer.json()["error"]
-        elif number % 3 == 2:
-            outputs = [row["out"] for row in answer.json()["predictions"]]
-            assert outputs == [f"A{number}", "B"]
+    for number in range(0, 300, 3):
+        strict, centred, of_bytes = answers[number : number + 3]
+        assert [row["out"] for row in of_bytes["predictions"]] == [f"A{number + 2}", "B"]
+        assert centred["predictions"] == [-0.5, 0.5]
+        if number < 50:
+            assert "negative" in strict["error"]
         else:
-            expected = [-0.5, 0.5] if number % 3 else [2.0 * number, 2.0 * number + 2]
-            assert answer.json()["predictions"] == expected
+            assert strict["predictions"] == [2 * number - 100, 2 * number - 98]
+
+
+VALUES = (
+    *(None, True, -1, 2**64, 1e39, "", "hello", "a" * 70_000, "\0\ud83d\ude00", [], {}),
+    *({"b64": "YQ=="}, {"b64": "?"}, {"sentences": "a"}, [["a"]], [1, "a"], {"texts": ["a"]}),
+)
+
+
+def random_body(random):
+    """A request that may be valid, with bytes that are cut, inserted or changed."""
+    key = random.choice(["instances", "instances", "inputs", "signature_name", "model", "input"])
+    values = [random.choice(VALUES) for _ in range(random.randint(0, 3))]
+    document = {key: random.choice([values, values, *values]), **random.choice([{}, {"a": 1}])}
+    if random.random() < 0.4:
+        document = {"instances": random.choices(["hello world", "", "a" * 999], k=3)}
+    data = json.dumps(document).encode()
+    at, deep = random.randrange(len(data)), random.choice([b"[", b'{"a":'])
+    inserted = data[:at] + random.randbytes(4) + data[at:]
+    return random.choice([data[:at], inserted, deep * random.randrange(50_000), *5 * [data]])
+
+
+@pytest.mark.slow
+def test_random_requests_neither_change_other_answers_nor_fill_the_memory(models, send):
+    texty, statuses = "/v1/models/texty", Counter()
+
+    def answer(data=b'{"instances": ["hello world"]}', path=f"{texty}:predict", headers=None):
+        return send(url, "POST", path, data, headers)
+
+    def send_random(first):
+        for number in range(first, first + 500):
+            generator, headers = random.Random(number), None
+            data = random_body(generator)
+            if generator.random() < 0.2:
+                data, headers = gzip.compress(data), {"Content-Encoding": "gzip"}
+            paths = [*3 * [f"{texty}:predict"], f"{texty}:predic", f"{texty}/versions/9:predict"]
+            path = generator.choice([*paths, "/v1/embeddings"])
+            statuses[answer(data, path, headers).status_code] += 1
+            assert answer().content == expected
+
+    def memory():  # in kB
+        status = Path(f"/proc/{process.pid}/status").read_text()
+        return int(re.search(r"VmRSS:\s+(\d+)", status)[1])
+
+    with served_by_command(models / "texty") as (process, url), ThreadPoolExecutor(4) as pool:
+        expected = answer().content
+        send_random(0)
+        start = memory()
+        list(pool.map(send_random, range(0, 2000, 500)))
+        assert memory() < 1.1 * start
+    assert max(statuses) < 500 and statuses[200] > 250

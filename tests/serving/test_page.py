@@ -12,7 +12,7 @@ import tensorflow as tf
 from bert_keras.serving.app import page_response
 from bert_keras.serving.server import running_server
 from tests.browser import browser_page
-from tests.serving.conftest import embedder, save, spec
+from tests.serving.conftest import save, spec
 
 BROWSER = {"Accept": "text/html,application/xhtml+xml;q=0.9,*/*;q=0.8"}
 IN_BROWSER = pytest.mark.slow
@@ -22,9 +22,8 @@ UNSAFE = "<script>document.title='broken'</script><img src=x onerror=\"document.
 def test_a_browser_gets_the_page_and_other_clients_get_the_response_of_tf_serving(send, server_of):
     url = server_of("half_plus_two")
     response = send(url, "GET", "/", headers=BROWSER)
-    assert response.status_code == 200
     assert response.headers["Content-Type"] == "text/html; charset=utf-8"
-    assert b'content="half_plus_two"' in response.content
+    assert response.status_code == 200 and b'content="half_plus_two"' in response.content
     assert send(url, "GET", "/").status_code == 404
     assert send(url, "GET", "/x", headers=BROWSER).status_code == 404
 
@@ -51,22 +50,18 @@ def type_text(page, text, *, field="text"):
     while not page.run(f"document.getElementsByName({json.dumps(field)}).length"):
         time.sleep(0.05)
     page.run(f"document.getElementsByName({json.dumps(field)})[0].select()")
-    page._call("Input.insertText", text=text)
+    page.call("Input.insertText", text=text)
 
 
 def press_enter(page, *, shift=False):
     key = {"key": "Enter", "code": "Enter", "windowsVirtualKeyCode": 13, "text": "\r"}
     for kind in ("keyDown", "keyUp"):
-        page._call("Input.dispatchKeyEvent", type=kind, modifiers=8 if shift else 0, **key)
+        page.call("Input.dispatchKeyEvent", type=kind, modifiers=8 if shift else 0, **key)
 
 
 def submit(page, text, *, field="text"):
     type_text(page, text, field=field)
     press_enter(page)
-
-
-def marks(page):
-    return page.run("[...document.querySelectorAll('mark')].map(mark => mark.firstChild.data)")
 
 
 @IN_BROWSER
@@ -86,7 +81,7 @@ def test_a_classifier(tmp_path, page):
         page.wait_for("films", "version 7", "Enter sends")
         type_text(page, "nine")
         press_enter(page, shift=True)
-        page._call("Input.insertText", text="abcd")
+        page.call("Input.insertText", text="abcd")
         press_enter(page)
         page.wait_for("long", "75.0 %", "short <b>", "25.0 %", "Request and response")
         assert page.run("document.querySelector('.bars .chosen').textContent") == "long75.0 %"
@@ -98,15 +93,13 @@ def test_a_classifier(tmp_path, page):
 
 def entities(text, *spans):
     """A text of a tagger, its prediction and what the page shows of it."""
-    prediction = {
-        "entities": [span for span, _ in spans],
-        "labels": [label for _, label in spans],
-        "starts": [text.index(span) for span, _ in spans],
-        "ends": [text.index(span) + len(span) for span, _ in spans],
-        "scores": [0.875 for _ in spans],
-    }
+    names, labels = [span for span, _ in spans], [label for _, label in spans]
+    starts = [text.index(name) for name in names]
+    ends = [start + len(name) for start, name in zip(starts, names, strict=True)]
+    prediction = {"entities": names, "labels": labels, "starts": starts, "ends": ends}
+    prediction["scores"] = [0.875] * len(spans)
     shown = [f"{len(spans) or 'No'} spans found", *["Probability", "87.5 %"][: 2 * len(spans)]]
-    return {"text": text}, prediction, shown, prediction["entities"]
+    return {"text": text}, prediction, shown, names
 
 
 def answer(question, span, *shown):
@@ -142,7 +135,8 @@ def test_spans(tmp_path, page, fields, prediction, shown, marked):
             type_text(page, fields[name], field=name)
         submit(page, fields[last], field=last)
         page.wait_for(*shown)
-        assert marks(page) == marked
+        marks = "[...document.querySelectorAll('mark')].map(mark => mark.firstChild.data)"
+        assert page.run(marks) == marked
         text = page.run(
             "(text => { text.querySelectorAll('small').forEach(each => each.remove());"
             " return text.textContent; })(document.querySelector('.text').cloneNode(true))"
@@ -170,8 +164,8 @@ def test_pairs_versions_numbers_and_errors(tmp_path, page):
         page.wait_for("score", "3.25", '"text_pair":"13"')
         submit(page, "A train.")
         page.wait_for("The server returned 400: ", "no <script>")
-        page.run("const s = document.getElementById('versions'); s.value = '9'; "
-                 "s.dispatchEvent(new Event('change'))")  # fmt: skip
+        page.run("document.getElementById('versions').value = '9'")
+        page.run("document.getElementById('versions').dispatchEvent(new Event('change'))")
         while page.run("document.getElementById('result').children.length"):
             time.sleep(0.05)
         submit(page, "A plane.")
@@ -182,12 +176,10 @@ def test_pairs_versions_numbers_and_errors(tmp_path, page):
 
 
 @IN_BROWSER
-def test_the_embeddings_of_two_texts_are_compared(tmp_path, page):
-    embedder(tmp_path / "vectors" / "1")
-    with running_server(tmp_path / "vectors") as url:
-        page.open(f"{url}/")
-        page.wait_for("Second text")
-        type_text(page, "abcd <i>")
-        submit(page, "aad", field="second")
-        page.wait_for("Cosine similarity", "0.9037", "abcd <i>", "0.5, 0.5, 0.5, 0.5")
-        assert page.run("document.querySelector('.fill').style.width.slice(0, 4)") == "90.3"
+def test_the_embeddings_of_two_texts_are_compared(server_of, page):
+    page.open(f"{server_of('letters')}/")
+    page.wait_for("Second text")
+    type_text(page, "abcd <i>")
+    submit(page, "aad", field="second")
+    page.wait_for("Cosine similarity", "0.9037", "abcd <i>", "0.5, 0.5, 0.5, 0.5")
+    assert page.run("document.querySelector('.fill').style.width.slice(0, 4)") == "90.3"

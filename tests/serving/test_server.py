@@ -1,6 +1,5 @@
 """The server starts, finishes its requests when it stops, and frees its port."""
 
-import contextlib
 import json
 import os
 import signal
@@ -20,32 +19,18 @@ from bert_keras.serving.client import Client
 from bert_keras.serving.limits import Limits
 from bert_keras.serving.server import running_server, serve
 from tests.factories import wait_for
-from tests.serving.conftest import save, spec
+from tests.serving.conftest import save, served_by_command, spec
 
 
 def test_it_stops_cleanly_and_frees_the_port(models):
     threads = threading.active_count()
     with running_server(models / "half_plus_two") as url:
         port = urlsplit(url).port
-        with pytest.raises(InputError, match=f"port {port}: .*already in use"):
+        with pytest.raises(InputError, match=str(port)):
             serve(models / "half_plus_two", port=port)
     assert threading.active_count() <= threads + 1  # a worker of the thread pool may still idle
     with running_server(models / "half_plus_two", port=port) as url:
         assert urlsplit(url).port == port
-
-
-@contextlib.contextmanager
-def command(*words):
-    """Runs `bert-keras serve` in a new process and yields the process and the URL."""
-    program = [sys.executable, "-m", "bert_keras.cli", "serve", *map(str, words), "--port", "0"]
-    pipes = {"stdout": subprocess.PIPE, "stderr": subprocess.PIPE, "text": True}
-    environment = {**os.environ, "TF_CPP_MIN_LOG_LEVEL": "3"}
-    with subprocess.Popen(program, env=environment, **pipes) as process:
-        try:
-            line = process.stdout.readline()
-            yield process, "/".join(line.split()[1].split("/")[:3])
-        finally:
-            process.kill()
 
 
 PROGRAM = """
@@ -83,7 +68,10 @@ def test_it_needs_no_keras_and_kernels_keep_their_layout_if_all_are_bfloat16(tmp
 def test_a_new_version_has_its_own_kernels(tmp_path):
     product_model(tmp_path / "name" / "1", 1, "bfloat16")
     rows = [[1.0] * 64]
-    with command(tmp_path / "name") as (_, url), Client(f"{url}/v1/models/name") as client:
+    with (
+        served_by_command(tmp_path / "name") as (_, url),
+        Client(f"{url}/v1/models/name") as client,
+    ):
         assert client.predict(rows) == [[64.0]]
         product_model(tmp_path / "new", 2, "bfloat16")
         os.rename(tmp_path / "new", tmp_path / "name" / "2")
@@ -98,7 +86,7 @@ def test_it_finishes_running_requests_and_exits_quietly_on_a_signal(models, send
         return send(url, "POST", "/v1/models/odd:predict", body)
 
     arguments = (models / "odd", "--versions", 1, "--timeout", 20)
-    with command(*arguments) as (process, url), ThreadPoolExecutor(1) as pool:
+    with served_by_command(*arguments) as (process, url), ThreadPoolExecutor(1) as pool:
         start = time.perf_counter()
         assert send_request(20_000).json() == {"predictions": [20_000]}
         steps = round(20_000 / (time.perf_counter() - start))  # of about a second
@@ -110,14 +98,12 @@ def test_it_finishes_running_requests_and_exits_quietly_on_a_signal(models, send
         assert "Traceback" not in process.stderr.read()
 
 
-def test_requests_that_still_run_at_the_end_are_answered(models, send, monkeypatch, caplog):
-    monkeypatch.setattr("bert_keras.serving.server._GRACE_SECONDS", 0.1)
-    monkeypatch.setattr("bert_keras.serving.batching._CLOSE_SECONDS", 0)
-    request = ("POST", "/v1/models/odd:predict")
-    body = '{"signature_name": "stuck", "instances": [1]}'
+def test_requests_that_still_run_at_the_end_are_answered(models, send, caplog):
+    limits = Limits(seconds=2, grace_seconds=0.1)
+    request = ("POST", "/v1/models/odd:predict", '{"signature_name": "stuck", "instances": [1]}')
     with ThreadPoolExecutor(4) as pool:
-        with running_server(models / "odd", limits=Limits(seconds=5)) as url:
-            running = [pool.submit(send, url, *request, body) for _ in range(4)]
+        with running_server(models / "odd", limits=limits) as url:
+            running = [pool.submit(send, url, *request) for _ in range(4)]
             time.sleep(0.5)
         for each in running:
             assert each.result(20).status_code == 503

@@ -4,18 +4,15 @@ import contextlib
 import shutil
 import time
 
-import numpy as np
 import pytest
-import tensorflow as tf
 
 from bert_keras.exporting.export import write_warmup
 from bert_keras.exporting.version_folder import WARMUP
 from bert_keras.serving.limits import Limits
-from bert_keras.serving.model import LoadError, ServedModel
-from bert_keras.serving.requests import Call, Refusal
+from bert_keras.serving.model import LoadError
+from bert_keras.serving.rest_api import Call, Refusal
 from bert_keras.serving.versions import Versions, load_version
 from tests.factories import wait_for
-from tests.serving.conftest import save, spec
 
 LATEST = Call("demo")
 
@@ -23,11 +20,8 @@ LATEST = Call("demo")
 class Loaded:
     """A model with the text of its file; "bad" cannot be loaded, "bug" shows a bug."""
 
-    texts: tuple[str, ...] = ()  # of all folders that were loaded
-
     def __init__(self, folder):
         self.text, self.closed = (folder / "saved_model.pb").read_text(), False
-        Loaded.texts += (self.text,)
         if self.text == "bad":
             raise LoadError("DATA_LOSS", "it is bad")
         if self.text == "bug":
@@ -43,9 +37,7 @@ def write(folder, text):
 
 
 @pytest.fixture
-def folder(tmp_path, monkeypatch):
-    monkeypatch.setattr("bert_keras.serving.versions._POLL_SECONDS", 0.01)
-    monkeypatch.setattr(Loaded, "texts", ())
+def folder(tmp_path):
     write(tmp_path / "demo" / "1", "one")
     return tmp_path / "demo"
 
@@ -86,18 +78,18 @@ def test_the_latest_version_replaces_the_old_one_and_back(folder):
 
 
 def test_a_broken_version_is_tried_again_only_after_its_files_change(folder):
-    versions = Versions(folder, load=Loaded)
+    loads = []
+    versions = Versions(folder, load=lambda path: loads.append(path.name) or Loaded(path))
     write(folder / "2", "bad")
     (folder / "3").mkdir()  # without files
     look_twice(versions)
     (folder / "3").rmdir()
     look_twice(versions)
-    assert Loaded.texts == ("one", "bad")
+    assert loads == ["1", "2"]
     assert seen(versions) == ("one", {2: "END", 1: "AVAILABLE"})
     status = {"error_code": "DATA_LOSS", "error_message": "it is bad"}
-    assert versions.statuses(Call("demo", 2)) == [
-        {"version": "2", "state": "END", "status": status}
-    ]
+    expected = {"version": "2", "state": "END", "status": status}
+    assert versions.statuses(Call("demo", 2)) == [expected]
     write(folder / "2", "good")
     look_twice(versions)
     assert seen(versions) == ("good", {2: "AVAILABLE", 1: "END"})
@@ -105,7 +97,7 @@ def test_a_broken_version_is_tried_again_only_after_its_files_change(folder):
 
 def test_the_watch_goes_on_after_a_bug_and_while_the_folder_is_away(folder, caplog):
     versions = Versions(folder, load=Loaded)
-    versions.watch()
+    versions.watch(seconds=0.01)
     with contextlib.closing(versions):
         write(folder / "2", "bug")
         wait_for(lambda: seen(versions) == ("one", {2: "END", 1: "AVAILABLE"}))
@@ -121,43 +113,19 @@ def test_the_watch_goes_on_after_a_bug_and_while_the_folder_is_away(folder, capl
     assert status == {"error_code": "UNKNOWN", "error_message": "a bug"}
 
 
-@pytest.fixture
-def odd(models, tmp_path):
-    return shutil.copytree(models / "odd" / "1", tmp_path / "odd" / "1")
-
-
-def load_error(folder):
-    with pytest.raises(LoadError) as error:
-        load_version(folder, limits=Limits(), on_run=print)
-    return error.value.code, str(error.value)
-
-
-def test_an_op_whose_message_is_not_utf8(tmp_path):
-    texts = spec("text", tf.string, None)
-    save(tmp_path / "1", {"number": (lambda text: {"number": tf.strings.to_number(text)}, texts)})
-    with contextlib.closing(ServedModel(tmp_path / "1")) as model:
-        with pytest.raises(Refusal, match="could not correctly convert string: n\ufffd") as refusal:
-            model.predict("number", {"text": np.array([b"n\xff"], object)})
-        assert refusal.value.status == 400
-        assert model.predict("number", {"text": np.array([b"2"], object)})["number"].tolist() == [2]
-
-
-DOUBLED = {"signature": "strict", "inputs": {"x": [1.0, 2.0]}}
-
-FAILS, INPUTS = "a warm-up request of strict fails: ", "its inputs are x"
-
-
 @pytest.mark.parametrize(
-    ("signature", "x", "message"),
-    [
-        *(("strict", x, FAILS) for x in (-1.0, "text")),
-        ("words", 1.0, INPUTS),
-        ("gone", 1.0, INPUTS),
-    ],
+    ("signature", "x"), [("strict", -1.0), ("strict", "text"), ("words", 1.0), ("gone", 1.0)]
 )
-def test_a_version_whose_warm_up_request_fails_is_not_loaded(odd, signature, x, message):
-    write_warmup(odd, [DOUBLED, {"signature": signature, "inputs": {"x": [x]}}], name="odd")
-    code, reason = load_error(odd)
-    assert code == "INVALID_ARGUMENT" and message in reason
-    (odd / WARMUP).write_bytes((odd / WARMUP).read_bytes()[:-3])
-    assert load_error(odd)[0] == "DATA_LOSS"
+def test_a_version_whose_warm_up_request_fails_is_not_loaded(models, tmp_path, signature, x):
+    def load():
+        with pytest.raises(LoadError) as error:
+            load_version(folder, limits=Limits(), on_run=print)
+        return error.value.code
+
+    folder = shutil.copytree(models / "odd" / "1", tmp_path / "odd" / "1")
+    pairs = (("strict", 1.0), (signature, x))
+    requests = [{"signature": name, "inputs": {"x": [each]}} for name, each in pairs]
+    write_warmup(folder, requests, name="odd")
+    assert load() == "INVALID_ARGUMENT"
+    (folder / WARMUP).write_bytes((folder / WARMUP).read_bytes()[:-3])
+    assert load() == "DATA_LOSS"

@@ -30,14 +30,13 @@ def test_the_script_ends_with_the_first_command_that_fails(tmp_path):
     script = shutil.copy(ROOT / ".ci" / "run", checkout / ".ci")
     python.write_text(PROGRAM)
     python.chmod(0o755)
-    environment = {**os.environ, "LOG": str(log)}
-    environment["PATH"] = f"{python.parent}:{environment['PATH']}"
+    path = f"{python.parent}:{os.environ['PATH']}"
+    environment = {**os.environ, "LOG": str(log), "PATH": path}
 
     def calls(fails: int) -> tuple[int, list[str]]:
         log.write_text("")
-        code = subprocess.run(
-            [script], env={**environment, "FAILS": str(fails)}, capture_output=True
-        ).returncode
+        changed = environment | {"FAILS": str(fails)}
+        code = subprocess.run([script], env=changed, capture_output=True).returncode
         return code, log.read_text().splitlines()
 
     code, every = calls(0)
@@ -67,11 +66,8 @@ def test_a_test_that_needs_an_extra_is_marked():
         module = ast.parse(path.read_text("utf-8"))
         marks = [ast.unparse(node) for node in module.body if "pytestmark" in ast.unparse(node)]
         functions = [node for node in ast.walk(module) if isinstance(node, ast.FunctionDef)]
-        needing = {
-            node.name
-            for node in functions
-            if re.search(r"\b(importorskip|find_spec)\(", ast.unparse(node))
-        }
+        calls = re.compile(r"\b(importorskip|find_spec)\(")
+        needing = {node.name for node in functions if calls.search(ast.unparse(node))}
         for node in functions:
             needs = needing & {node.name, *(each.arg for each in node.args.args)}
             text = " ".join([*marks, *map(ast.unparse, node.decorator_list)])

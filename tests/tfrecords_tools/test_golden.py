@@ -9,18 +9,14 @@ from tfrecords_tools.settings import BuildSettings
 
 SMALL = {"max_length": 40, "max_predictions": 6, "duplicates": 2}
 N_GRAMS = {"mask_unit": "word", "max_ngram": 3}
+PACKED = {"sequences_per_record": 3, "max_length": 90, "short_sequence_rate": 0.5}
+DOCUMENTS = {"objective": "doc-sentences", "splitter": "lines", "replacement": "100-0-0"}
 CASES = {  # settings, and the start of the SHA-256 of the concatenated files, written by 0.2.0
     "pairs": ({"held_out_rate": 0.3, "shards": 2}, "9e0eda8a28ce3f9e"),
     "word n-grams": ({"objective": "sop", **N_GRAMS, "seed": 1}, "29cd1c1d11b8ca81"),
-    "several in a record": (
-        {"sequences_per_record": 3, "max_length": 90, "short_sequence_rate": 0.5},
-        "e5b4ca923b9e0007",
-    ),
+    "several in a record": (PACKED, "e5b4ca923b9e0007"),
     "plain ids": ({"objective": "full-sentences", "max_predictions": 0}, "cce8ecff78f68b6d"),
-    "documents": (
-        {"objective": "doc-sentences", "splitter": "lines", "replacement": "100-0-0"},
-        "ee6275d92f603c57",
-    ),
+    "documents": (DOCUMENTS, "ee6275d92f603c57"),
 }
 
 
@@ -34,15 +30,12 @@ def test_known_records(corpus, vocabulary, tmp_path, case):
 
 
 @pytest.mark.parametrize("workers", [2, pytest.param(4, marks=pytest.mark.slow)])
-def test_the_number_of_workers_does_not_change_the_bytes(
-    corpus, vocabulary, tmp_path, monkeypatch, workers
-):
-    monkeypatch.setattr("tfrecords_tools.build.UNIT_BYTES", 500)
-    monkeypatch.setattr("tfrecords_tools.records.layout.SENTENCES_PER_RANGE", 20)
+def test_workers_do_not_change_the_bytes(corpus, vocabulary, tmp_path, monkeypatch, workers):
+    monkeypatch.setattr("tfrecords_tools.corpus.UNIT_BYTES", 500)
+    monkeypatch.setattr("tfrecords_tools.store.SENTENCES_PER_RANGE", 20)
     settings = BuildSettings(**SMALL, held_out_rate=0.3, shards=5)
     arguments = {"vocabulary": vocabulary, "settings": settings}
     first = build(corpus, output=tmp_path / "a", **arguments)
-    again = build(corpus, output=tmp_path / "b", **arguments, workers=workers)
-    assert first == again
+    assert build(corpus, output=tmp_path / "b", **arguments, workers=workers) == first
     for path in (tmp_path / "a").iterdir():
         assert (tmp_path / "b" / path.name).read_bytes() == path.read_bytes()

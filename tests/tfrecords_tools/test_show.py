@@ -3,9 +3,8 @@
 import numpy as np
 import pytest
 
-from bert_keras.errors import InputError
+from bert_keras.data.record_file import framed, serialized
 from bert_keras.text.vocab import SPECIAL_TOKENS, Vocabulary
-from tfrecords_tools.records.writer import framed, serialized
 from tfrecords_tools.show import record_histograms, record_text, record_texts
 
 VOCABULARY = Vocabulary((*SPECIAL_TOKENS, "a", "cat", "##s", "sat"))
@@ -44,7 +43,7 @@ def files(tmp_path):
     return tmp_path
 
 
-def test_records_are_printed_with_original_tokens(files):
+def test_records_are_numbered_over_all_files_and_printed_with_original_tokens(files):
     marks, *texts = record_texts(files, vocabulary=VOCABULARY, count=3)
     assert marks == "{[MASK]=original} masked, {other=original} replaced, {original=original} kept"
     assert texts == [
@@ -56,18 +55,16 @@ def test_records_are_printed_with_original_tokens(files):
             ("b.tfrecord, record 1", "random", "cat"),
         ]
     ]
-
-
-def test_records_are_numbered_over_all_files(files):
-    _, text = record_texts(files, vocabulary=VOCABULARY, count=1, start=3)
-    assert text.startswith("b.tfrecord, record 1: random next\n  [CLS] cat")
+    assert [*record_texts(files, vocabulary=VOCABULARY, count=1, start=3)] == [marks, texts[2]]
     _, text = record_texts(files, vocabulary=VOCABULARY, count=9, start=4)
     assert text.startswith("b.tfrecord, record 2: true next")
-    with pytest.raises(InputError, match="records is 4"):
-        list(record_texts(files, vocabulary=VOCABULARY, count=1, start=5))
 
 
 ONE_MASK = {"masked_lm_positions": [3], "masked_lm_ids": [7], "masked_lm_weights": [1.0]}
+PACKED = {"input_ids": [2, 6, 7, 3, 2, 8, 3, 0], "sequence_ids": [1, 1, 1, 1, 2, 2, 2, 0]}
+PACKED |= {"next_sentence_labels": [0, 1, 0], "next_sentence_weights": [1.0, 1.0, 0.0]}
+PACKED_LINES = ["  sequence 1: 4 tokens, true next", "    [CLS] cats [SEP]"]
+PACKED_LINES += ["  sequence 2: 3 tokens, random next", "    [CLS] sat [SEP]"]
 
 
 @pytest.mark.parametrize(
@@ -78,17 +75,7 @@ ONE_MASK = {"masked_lm_positions": [3], "masked_lm_ids": [7], "masked_lm_weights
             {"input_ids": [2, 7, 5, 4, 8, 7, 3, 7, 3], **ONE_MASK},
             ["9 tokens", "  [CLS] ##s a{[MASK]=##s} sats [SEP] ##s [SEP]"],
         ),
-        (
-            {
-                **{"input_ids": [2, 6, 7, 3, 2, 8, 3, 0], "sequence_ids": [1, 1, 1, 1, 2, 2, 2, 0]},
-                **{"next_sentence_labels": [0, 1, 0], "next_sentence_weights": [1.0, 1.0, 0.0]},
-            },
-            [
-                "2 sequences",
-                *("  sequence 1: 4 tokens, true next", "    [CLS] cats [SEP]"),
-                *("  sequence 2: 3 tokens, random next", "    [CLS] sat [SEP]"),
-            ],
-        ),
+        (PACKED, ["2 sequences", *PACKED_LINES]),
     ],
     ids=["plain ids", "words cut by masks and separators", "packed"],
 )

@@ -28,8 +28,8 @@ def lines():
     """Lists of lines, one for each document; each line begins with '@', which is unique."""
     words = [word for word in LICENSE.split() if word.isascii() and word.isalpha()]
     sentences = [" ".join(words[n : n + 7]).capitalize() + "." for n in range(0, 700, 7)]
-    return [[f"@{' '.join(sentences[n : n + 3])}" for n in (d, d + 3, d + 6)] for d in
-            range(0, 90, 9)]  # fmt: skip
+    texts = [f"@{' '.join(sentences[n : n + 3])}" for n in range(0, 90, 3)]
+    return [texts[n : n + 3] for n in range(0, 30, 3)]
 
 
 @pytest.fixture
@@ -46,7 +46,8 @@ def built(corpus, vocabulary, settings):
     assert vocabulary_in(folder) == vocabulary
     check_records(folder, vocabulary=vocabulary)  # against the manifest too
     files = every_file(folder)
-    batches = [b for file in files for b in parsed_batches(file, schema=common_schema(files))]
+    options = {"schema": common_schema(files), "vocab_size": len(vocabulary)}
+    batches = [batch for file in files for batch in parsed_batches(file, **options)]
     return {name: np.concatenate([batch[name] for batch in batches]) for name in batches[0]}
 
 
@@ -55,8 +56,8 @@ def test_a_record_contains_the_ids_of_its_lines(vocabulary, lines, corpus):
     cls, sep = vocabulary.cls_id, vocabulary.sep_id
     texts = [[i for line in document for i in tokenizer.encode(line).ids] for document in lines]
     rows = zip(features["input_ids"], features["input_mask"], strict=True)
-    expected = {(cls, *ids, sep) for ids in texts}
-    assert {tuple(ids[mask == 1].tolist()) for ids, mask in rows} == expected
+    found = {tuple(ids[mask == 1].tolist()) for ids, mask in rows}
+    assert found == {(cls, *ids, sep) for ids in texts}
 
 
 @pytest.mark.parametrize(
@@ -70,9 +71,8 @@ def test_texts_are_separated_as_the_vocabulary_specifies(vocabulary, corpus, obj
     has_segments = objective != "full-sentences" and vocabulary.specials.second_segment
     assert features["segment_ids"].any() == has_segments
     starts = (ids == vocabulary.cls_id).sum()
-    assert is_sep.sum() >= starts
-    if objective != "full-sentences":  # a pair each
-        assert is_sep.sum() == starts * (1 + vocabulary.specials.num_separators)
+    pairs = starts * (1 + vocabulary.specials.num_separators)
+    assert is_sep.sum() >= starts if objective == "full-sentences" else is_sep.sum() == pairs
 
 
 def test_whole_words_end_at_blanks_and_lines(vocabulary, corpus):

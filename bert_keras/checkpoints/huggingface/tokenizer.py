@@ -19,13 +19,12 @@ from tokenizers.models import BPE, WordPiece
 from tokenizers.pre_tokenizers import BertPreTokenizer
 from tokenizers.processors import TemplateProcessing
 
-from bert_keras.checkpoints.huggingface.config import note_if_ignored
+from bert_keras.checkpoints.huggingface.config import check_fixed, note_if_ignored
 from bert_keras.checkpoints.tensors import refuse_lfs_pointer
 from bert_keras.config import ModelMetadata
-from bert_keras.errors import InputError, check, listed
+from bert_keras.errors import InputError, listed
 from bert_keras.files import json_object, write_json
 from bert_keras.text import fast_tokenizer
-from bert_keras.text.rules import byte_pair_rules, kobert_rules, unigram_rules, xlm_roberta_rules
 from bert_keras.text.tokenizer import MAX_WORD_CHARACTERS, normalizer
 from bert_keras.text.vocab import SPECIAL_TOKENS, Vocabulary, in_order_of_ids, seems_lowercase
 
@@ -39,15 +38,8 @@ CLASSES = (
     *("ElectraTokenizer", "ElectraTokenizerFast", "PreTrainedTokenizerFast", "TokenizersBackend"),
 )
 SPECIAL_ROLES = ("pad_token", "unk_token", "cls_token", "sep_token", "mask_token")
-WORDPIECE_NOTE = (
-    "transformers' tokenizer reads special tokens such as [MASK] in a text as tokens; it also "
-    "differs from BERT's for words of more than 100 characters, some hundred rare characters and a "
-    "capital sigma at the end of a word"
-)
-RULES_NOTE = (
-    "transformers' tokenizer reads special tokens in a text as tokens, bert-keras reads them as "
-    "characters"
-)
+RULES_NOTE = "transformers' tokenizer reads special tokens such as [MASK] in a text as tokens"
+WORDPIECE_NOTE = f"{RULES_NOTE}; it also differs for long words, rare characters and a final sigma"
 
 
 class TextRules(NamedTuple):
@@ -62,7 +54,7 @@ class TextRules(NamedTuple):
 def read_tokenizer(
     folder: Path, *, tokenizer_class: str | None, ignore: Collection[str]
 ) -> TextRules:
-    """Reads the tokenizer of a folder; `tokenizer_class` is that of config.json."""
+    """Reads the tokenizer of a folder; config.json may name the `tokenizer_class`."""
     settings = json_object(folder / SETTINGS) if (folder / SETTINGS).is_file() else {}
     tokenizer = json_object(folder / TOKENIZER) if (folder / TOKENIZER).is_file() else {}
     lengths = (sentence_settings(folder).get("max_seq_length"), settings.get("model_max_length"))
@@ -77,12 +69,12 @@ def read_tokenizer(
             problem = f"add_prefix_space is {stated} in {SETTINGS} and {used} in {TOKENIZER}"
             problems.append(("add_prefix_space", problem))
     elif (vocabulary := _vocabulary(folder, tokenizer)) is not None:
-        stated = {settings.get("do_lower_case"), _part(tokenizer, "normalizer").get("lowercase")}
-        check(
-            len(stated - {None}) < 2,
-            f"do_lower_case of {SETTINGS} and lowercase of {TOKENIZER} differ; correct the one "
-            "that does not belong to the weights",
-        )
+        normalizer_values = tokenizer.get("normalizer") or {}
+        stated = {settings.get("do_lower_case"), normalizer_values.get("lowercase")}
+        if len(stated - {None}) > 1:
+            raise InputError(
+                f"do_lower_case of {SETTINGS} and lowercase of {TOKENIZER} differ; correct one"
+            )
         lowercase = bool(next(iter(stated - {None}), seems_lowercase(vocabulary)))
         problems = [*_wordpiece_problems(settings, tokenizer, tokenizer_class, lowercase)]
     else:
@@ -93,7 +85,7 @@ def read_tokenizer(
 
 
 def read_rules(folder: Path, settings: Mapping[str, Any]) -> str | None:
-    """Returns the rules of BPE or Unigram as the text of a tokenizer.json; None without them."""
+    """Returns the rules of BPE or Unigram as the text of a tokenizer.json, None for WordPiece."""
     if (folder / TOKENIZER).is_file():
         model = json_object(folder / TOKENIZER).get("model") or {}
         # Old files, such as RoBERTa's, do not state the type of the model.
@@ -102,12 +94,12 @@ def read_rules(folder: Path, settings: Mapping[str, Any]) -> str | None:
             return (folder / TOKENIZER).read_text("utf-8")
         return None
     if (folder / XLM_ROBERTA_MODEL).is_file():
-        return xlm_roberta_rules(sentencepiece_model(folder / XLM_ROBERTA_MODEL))
+        return fast_tokenizer.xlm_roberta_rules(sentencepiece_model(folder / XLM_ROBERTA_MODEL))
     if (folder / MODEL).is_file():
         model = sentencepiece_model(folder / MODEL)
         if {*fast_tokenizer.KOBERT_SPECIALS.tokens} <= {each.piece for each in model.pieces}:
-            return kobert_rules(model)
-        return unigram_rules(
+            return fast_tokenizer.kobert_rules(model)
+        return fast_tokenizer.unigram_rules(
             model,
             lowercase=settings.get("do_lower_case", True),
             keeps_accents=settings.get("keep_accents", False),
@@ -118,10 +110,9 @@ def read_rules(folder: Path, settings: Mapping[str, Any]) -> str | None:
         try:
             model = BPE.from_file(str(folder / TOKENS), str(folder / MERGES))
         except Exception as error:  # the library raises plain Exception
-            raise InputError(
-                f"{TOKENS} or {MERGES} is missing or damaged ({error}); copy both again"
-            ) from error
-        return byte_pair_rules(model, prefixed=settings.get("add_prefix_space", False))
+            raise InputError(f"{TOKENS} or {MERGES} is missing or damaged ({error})") from error
+        prefixed = settings.get("add_prefix_space", False)
+        return fast_tokenizer.byte_pair_rules(model, prefixed=prefixed)
     return None
 
 
@@ -135,12 +126,12 @@ def sentencepiece_model(path: Path):
     refuse_lfs_pointer(path)
     try:
         model.ParseFromString(path.read_bytes())
-    except DecodeError as error:
-        raise InputError(f"{path.name} is damaged ({error}); copy it again") from error
-    check(
-        model.HasField("normalizer_spec") and model.trainer_spec.model_type == UNIGRAM,
-        f"{path.name} is cut off after {len(model.pieces):,} pieces, or is not a Unigram model",
-    )
+        is_unigram = model.trainer_spec.model_type == UNIGRAM
+        is_valid = is_unigram and model.HasField("normalizer_spec")  # absent if the file is cut off
+    except DecodeError:
+        is_valid = False
+    if not is_valid:
+        raise InputError(f"{path.name} is damaged or not a Unigram model; copy it again")
     return model
 
 
@@ -151,24 +142,13 @@ def _vocabulary(folder: Path, tokenizer: Mapping[str, Any]) -> Vocabulary | None
         return vocabulary
     model = tokenizer.get("model") or {}
     kind = model.get("type", "WordPiece")
-    check(kind == "WordPiece", f"{TOKENIZER} is of a {kind} tokenizer; {fast_tokenizer.SUPPORTED}")
-    prefix = model.get("continuing_subword_prefix", "##")
-    check(prefix == "##", f"{TOKENIZER}: continuing_subword_prefix is {prefix!r}; expected '##'")
+    if kind != "WordPiece":
+        raise InputError(f"{TOKENIZER} has a {kind} tokenizer; {fast_tokenizer.SUPPORTED}")
+    check_fixed(model, {"continuing_subword_prefix": "##"}, file=TOKENIZER)
     tokens = in_order_of_ids(model["vocab"], file=TOKENIZER)
-    check(
-        vocabulary is None or vocabulary.tokens == tokens,
-        f"{VOCABULARY} and {TOKENIZER} have different tokens; remove the file that does not belong "
-        "to the weights",
-    )
+    if vocabulary is not None and vocabulary.tokens != tokens:
+        raise InputError(f"{VOCABULARY} and {TOKENIZER} have different tokens; remove one")
     return vocabulary or Vocabulary(tokens)
-
-
-def _part(tokenizer: Mapping[str, Any], name: str) -> Mapping[str, Any]:
-    return tokenizer.get(name) or {}
-
-
-# Differences from our tokenizer: the name of the rule for `ignore`, and a description.
-Problems = Iterator[tuple[str, str]]
 
 
 def _wordpiece_problems(
@@ -176,7 +156,8 @@ def _wordpiece_problems(
     tokenizer: Mapping[str, Any],
     tokenizer_class: str | None,
     lowercase: bool,
-) -> Problems:
+) -> Iterator[tuple[str, str]]:
+    """Yields differences from BERT's tokenizer: the name of a rule for `ignore`, and a sentence."""
     name = settings.get("tokenizer_class") or tokenizer_class
     if name not in (None, *CLASSES):
         problem = f"the tokenizer_class is {name}; expected one that splits as BERT's"
@@ -184,7 +165,7 @@ def _wordpiece_problems(
     parts = [(settings, {"tokenize_chinese_chars": True, "do_basic_tokenize": True})]
     if tokenizer:
         for part, kind in (("normalizer", "BertNormalizer"), ("pre_tokenizer", "BertPreTokenizer")):
-            values = _part(tokenizer, part)
+            values = tokenizer.get(part) or {}
             if values.get("type") != kind:
                 yield part, f"{TOKENIZER}: {part} is {values.get('type')}; expected {kind}"
             parts.append((values, {"clean_text": True, "handle_chinese_chars": True}))
@@ -196,7 +177,8 @@ def _wordpiece_problems(
 
 def _token_problems(
     settings: Mapping[str, Any], tokenizer: Mapping[str, Any], vocabulary: Vocabulary
-) -> Problems:
+) -> Iterator[tuple[str, str]]:
+    """Yields special and added tokens that our tokenizer treats in another way, as above."""
     for role, token in zip(SPECIAL_ROLES, vocabulary.specials.tokens, strict=True):
         value = settings.get(role, token)
         value = value.get("content") if isinstance(value, dict) else value
@@ -206,7 +188,7 @@ def _token_problems(
     for token, each in added.items():
         if vocabulary.ids.get(token) != each["id"]:
             yield token, f"the added token {token} with id {each['id']} is not in the vocabulary"
-    # Special tokens are divided on purpose, and byte-level BPE divides no others.
+    # Special tokens are divided on purpose, and byte-level BPE does not divide other tokens.
     whole = [
         token
         for token, each in added.items()
@@ -218,7 +200,7 @@ def _token_problems(
 
 
 def sentence_settings(folder: Path) -> dict[str, Any]:
-    """Returns the values of sentence_bert_config.json or, in old versions, sentence_roberta_..."""
+    """Returns the values of sentence_bert_config.json, in old versions sentence_roberta_..."""
     return next(map(json_object, sorted(folder.glob(SENTENCES))), {})
 
 

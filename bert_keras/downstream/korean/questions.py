@@ -9,9 +9,10 @@ from typing import ClassVar, Self
 
 from bert_keras.downstream.korean.texts import klue_files
 from bert_keras.downstream.squad.answers import squad1_scores
-from bert_keras.downstream.squad.questions import Question
 from bert_keras.downstream.squad.task import Predictions, SquadTask
 from bert_keras.downstream.task import FileNames, Scores, fixed
+from bert_keras.fields import setting
+from bert_keras.kinds.windows import Question
 
 _WITHOUT_PUNCTUATION = str.maketrans("", "", string.punctuation)
 _QUOTES_AS_SPACES = str.maketrans(dict.fromkeys("'\"《》<>〈〉()‘’", " "))
@@ -23,42 +24,33 @@ _KLUE_QUOTES = re.compile(r"['\"《》<>〈〉]\(\)‘’")
 def korquad_scores(questions: Sequence[Question], predictions: Predictions) -> Scores:
     """Returns the scores of KorQuAD's evaluate-v1.0.py, `exact_match` and `f1` of characters."""
 
-    def normalized(text: str) -> str:
+    def normalize(text: str) -> str:
         words = text.translate(_QUOTES_AS_SPACES).lower().translate(_WITHOUT_PUNCTUATION)
         return " ".join(words.split())
 
-    return squad1_scores(
-        questions, predictions, normalized=normalized, units=lambda text: text.replace(" ", "")
-    )
+    options = {"normalize": normalize, "units": lambda text: text.replace(" ", "")}
+    return squad1_scores(questions, predictions, **options)
 
 
 def klue_mrc_scores(questions: Sequence[Question], predictions: Predictions) -> Scores:
-    """Returns the scores of KLUE-MRC, `rouge_w` and `exact_match`.
-
-    The rules are those of KLUE-benchmark/KLUE-baseline (metrics/utils.py). The right answer to a
-    question without answers is "".
-    """
+    """Returns `rouge_w` and `exact_match` as KLUE-baseline (metrics/utils.py); no answer is ""."""
     rouge = exact = 0.0
     for question, prediction in zip(questions, predictions, strict=True):
-        predicted = klue_normalized(prediction.text)
-        golds = [klue_normalized(answer.text) for answer in question.answers] or [""]
+        predicted = normalize_klue_answer(prediction.text)
+        golds = [normalize_klue_answer(answer.text) for answer in question.answers] or [""]
         rouge += max(rouge_w(predicted, gold) for gold in golds)
         exact += predicted in golds
-    scores = {"rouge_w": rouge, "exact_match": exact}
-    return {name: value / len(questions) for name, value in scores.items()}
+    return {"rouge_w": rouge / len(questions), "exact_match": exact / len(questions)}
 
 
-def klue_normalized(text: str) -> str:
+def normalize_klue_answer(text: str) -> str:
     """Returns a text in lower case without ASCII punctuation and extra white space."""
     text = _KLUE_QUOTES.sub(" ", text.lower()).translate(_WITHOUT_PUNCTUATION)
     return " ".join(text.split())
 
 
 def rouge_w(predicted: str, gold: str) -> float:
-    """Returns the F1 of the longest common substring of two normalized answers, from 0 to 1.
-
-    KLUE names it ROUGE-W. As there, `difflib` ignores frequent characters of long answers.
-    """
+    """Returns KLUE's ROUGE-W, the F1 of the longest common substring that `difflib` finds."""
     if not gold:
         return float(predicted == gold)
     size = difflib.SequenceMatcher(None, predicted, gold).find_longest_match().size
@@ -67,13 +59,10 @@ def rouge_w(predicted: str, gold: str) -> float:
 
 @dataclass(frozen=True, kw_only=True)
 class KorquadTask(SquadTask):
-    """KorQuAD 1.0, whose files have the format of SQuAD 1.1 and whose F1 counts characters.
-
-    The maximum length is that of monologg/KoELECTRA (finetune/config/korquad).
-    """
+    """KorQuAD 1.0, in SQuAD's format, with the maximum length of monologg/KoELECTRA."""
 
     version: str = fixed("1.1")
-    max_length: int = 512  # maximum number of tokens of a window, special tokens included
+    max_length: int = setting(512, "maximum number of tokens of a window, special tokens included")
 
     folder: ClassVar[str] = "korquad"
     file_names: ClassVar[FileNames] = {
@@ -86,23 +75,19 @@ class KorquadTask(SquadTask):
 
 @dataclass(frozen=True, kw_only=True)
 class KlueMrcTask(SquadTask):
-    """KLUE's machine reading comprehension, which has questions without an answer.
+    """KLUE-MRC, in the format of SQuAD 2.0 with "guid" instead of "id".
 
-    The files have the format of SQuAD 2.0 with "guid" instead of "id". As in KLUE-baseline
-    (models/machine_reading_comprehension.py), "no answer" is predicted if its score is the highest:
-    `null_threshold` stays as it is.
+    As in KLUE-baseline (models/machine_reading_comprehension.py), `null_threshold` is not tuned.
     """
 
     version: str = fixed("2.0")
-    max_length: int = 510  # maximum number of tokens of a window, special tokens included
+    max_length: int = setting(510, "maximum number of tokens of a window, special tokens included")
 
     metric: ClassVar[str] = "rouge_w"
     score_of_one: ClassVar[str] = "rouge_w"
     id_name: ClassVar[str] = "guid"
     folder: ClassVar[str] = "klue-mrc-v1.1"
-    file_names: ClassVar[FileNames] = {
-        split: [file] for split, file in klue_files("klue-mrc").items()
-    }
+    file_names: ClassVar[FileNames] = klue_files("klue-mrc")
 
     def tuned(self, examples: Sequence[Question], predictions: Predictions) -> Self:
         return self

@@ -4,20 +4,25 @@ import re
 from collections.abc import Sequence
 from dataclasses import dataclass
 from itertools import chain
-from typing import ClassVar, cast
+from typing import ClassVar
 
 import numpy as np
 
-from bert_keras.downstream.korean.texts import klue_files
-from bert_keras.downstream.ner.tags import OUTSIDE, Sentence, entities, entity_counts
-from bert_keras.downstream.ner.task import NerTask, Sentences, Tags
-from bert_keras.downstream.ner.words import TaggedWords, sentence_rows, units_of
+from bert_keras.downstream.korean.texts import TEST_AS_DEV, klue_files
+from bert_keras.downstream.ner.task import NerTask, Sentences, Tags, entity_counts
 from bert_keras.downstream.task import FileNames, Outputs, Scores, fixed
 from bert_keras.errors import InputError, quoted
 from bert_keras.files import StrPath, text_lines
+from bert_keras.kinds.words import (
+    OUTSIDE,
+    Sentence,
+    TaggedWords,
+    sentence_rows,
+    tagged_entities,
+    tokenized_units,
+)
 from bert_keras.text.tokenizer import TextTokenizer
 
-SPACE = " "
 KLUE_TYPES = ("PS", "LC", "OG", "DT", "TI", "QT")  # person, location, organization, date, ...
 KLUE_LABELS = (*(f"{prefix}-{kind}" for kind in KLUE_TYPES for prefix in "BI"), OUTSIDE)
 # monologg/KoELECTRA, finetune/processor/ner.py, with the prefix first.
@@ -31,49 +36,30 @@ _REVERSED_TAG = re.compile(r"(.+)-([BI])")
 
 @dataclass(frozen=True, kw_only=True)
 class NaverNerTask(NerTask):
-    """Naver NER: entities of words that white space separates.
+    """Naver NER: entities of words that white space separates; long sentences are not cut.
 
     The data has no dev split. As in monologg/KoELECTRA, the test file chooses the best epoch.
-    Unlike there, long sentences are not cut.
     """
 
     context: str = fixed("sentence")
     unit: str = fixed("eojeol")
 
     folder: ClassVar[str] = "naver-ner"
-    file_names: ClassVar[FileNames] = {
-        "train": ["train.tsv"],
-        "dev": ["test.tsv"],
-        "test": ["test.tsv"],
-    }
+    file_names: ClassVar[FileNames] = {s: (f"{file}.tsv",) for s, file in TEST_AS_DEV.items()}
 
     def sentences(self, path: StrPath) -> list[Sentence]:
-        """Reads on each line a sentence, a tab, and the tag of each of its words.
-
-        Spaces separate words and tags. A tag such as PER-B becomes B-PER. This is the format of
-        monologg/KoELECTRA (finetune/data/naver-ner, processor/ner.py).
-        """
+        """Reads lines of a sentence, a tab and tags such as PER-B, as monologg/KoELECTRA does."""
         sentences: list[Sentence] = []
         for line, text in enumerate(text_lines(path), start=1):
             if not text.strip():
                 continue
             words, *columns = (column.split() for column in text.split("\t"))
-            if len(columns) != 1 or len(words) != len(columns[0]):
-                expected = "expected a sentence, a tab, and a tag for each word"
-                raise InputError(f"{path}, line {line} is {quoted(text)}; {expected}")
-            tags = tuple(_REVERSED_TAG.sub(r"\2-\1", tag) for tag in columns[0])
-            if unknown := {*tags} - {*self.labels}:
-                expected = f"O, or TYPE-B or TYPE-I with TYPE of {', '.join(NAVER_TYPES)}"
-                raise InputError(f"{path}, line {line} has {unknown}; expected {expected}")
+            tags = tuple(_REVERSED_TAG.sub(r"\2-\1", tag) for tag in chain(*columns))
+            if len(columns) != 1 or len(words) != len(tags) or not {*tags} <= {*self.labels}:
+                expected = "words, a tab, and for each word O, TYPE-B or TYPE-I"
+                raise InputError(f"{path}, line {line} is {quoted(text)}; expected {expected}")
             sentences.append(Sentence(tuple(words), tags, 0, line))
         return sentences
-
-
-@dataclass(frozen=True)
-class LocatedTokens(TaggedWords):
-    """Rows of tokens that are tagged one by one."""
-
-    spans: np.ndarray  # int64 [W,2], the characters [start, end) of each token in its sentence
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -81,9 +67,9 @@ class KlueNerTask(NerTask):
     """KLUE's named entity recognition: entities of characters.
 
     As in KLUE-benchmark/KLUE-baseline (data/klue_ner.py, models/named_entity_recognition.py), a
-    token learns the tag of its first character, and its predicted tag applies to its first
-    character, with I- at its other characters. Unlike there, an [UNK] does not change what the
-    other tokens of its word learn, [CLS] and [SEP] learn nothing, and long sentences are not cut.
+    token learns the tag of its first character. Its predicted tag applies to its first character,
+    and with I- to its other characters. Unlike there, an [UNK] does not change the targets of the
+    other tokens of its word, [CLS] and [SEP] have no targets, and long sentences are not cut.
     """
 
     context: str = fixed("sentence")
@@ -93,16 +79,13 @@ class KlueNerTask(NerTask):
     word_separator: ClassVar[str] = ""
     column_separator: ClassVar[str] = "\t"
     folder: ClassVar[str] = "klue-ner-v1.1"
-    file_names: ClassVar[FileNames] = {
-        split: [file] for split, file in klue_files("klue-ner", suffix=".tsv").items()
-    }
+    file_names: ClassVar[FileNames] = klue_files("klue-ner", suffix=".tsv")
 
     def sentences(self, path: StrPath) -> list[Sentence]:
         """Reads one character and its tag on each line; the words of a sentence are its characters.
 
-        Lines that start with ## are comments: the sentence with marked entities, and the
-        description of the file. An empty line, or a tab alone, ends a sentence. This is the format
-        of KLUE-benchmark/KLUE-baseline (data/klue_ner.py).
+        Lines that start with ## are comments. An empty line, or a tab alone, ends a sentence
+        (KLUE-benchmark/KLUE-baseline, data/klue_ner.py).
         """
         sentences: list[Sentence] = []
         rows: list[tuple[str, str]] = []
@@ -110,8 +93,8 @@ class KlueNerTask(NerTask):
             if text.strip("\t") and not text.startswith("##"):
                 character, _, tag = text.partition("\t")
                 if len(character) != 1 or tag not in self.labels:
-                    expected = f"expected a character, a tab and one of {', '.join(self.labels)}"
-                    raise InputError(f"{path}, line {line} is {quoted(text)}; {expected}")
+                    expected = f"a character, a tab and one of {', '.join(self.labels)}"
+                    raise InputError(f"{path}, line {line} is {quoted(text)}; expected {expected}")
                 rows.append((character, tag))
             elif rows and not text.startswith("##"):
                 characters, tags = zip(*rows, strict=True)
@@ -119,39 +102,35 @@ class KlueNerTask(NerTask):
                 rows = []
         return sentences
 
-    def encode(self, examples: Sentences, tokenizer: TextTokenizer) -> LocatedTokens:
+    def encode(self, examples: Sentences, tokenizer: TextTokenizer) -> TaggedWords:
         texts = ["".join(sentence.words) for sentence in examples]
-        tokens, spans = units_of(texts, tokenizer, unit=self.unit)
+        tokens, spans = tokenized_units(texts, tokenizer, unit=self.unit)
+        spans_of_sentences = np.split(spans, tokens.word_bounds[1:-1])
         label_ids = [
             self.labels.index((sentence.tags or ())[start])
-            for sentence, spans_of_tokens in zip(
-                examples, np.split(spans, tokens.word_bounds[1:-1]), strict=True
-            )
-            for start, _ in spans_of_tokens
+            for sentence, starts in zip(examples, spans_of_sentences, strict=True)
+            for start, _ in starts
         ]
         rows = sentence_rows(tokens, limit=self.max_length - 2)
-        return LocatedTokens(
-            tokens, rows, np.array(label_ids, np.int32), tokenizer.vocabulary, spans
-        )
+        return TaggedWords(tokens, rows, np.array(label_ids, np.int32), tokenizer.vocabulary, spans)
 
     def predictions(
         self, examples: Sentences, encoded: TaggedWords, outputs: Outputs
     ) -> list[Tags]:
         """Returns a tag for each character; a space within an entity gets the tag after it."""
         tags = super().predictions(examples, encoded, outputs)
-        spans = np.split(cast(LocatedTokens, encoded).spans, encoded.tokens.word_bounds[1:-1])
+        spans = np.split(encoded.spans_W2, encoded.tokens.word_bounds[1:-1])
         return [_character_tags(*each) for each in zip(examples, tags, spans, strict=True)]
 
     def score(self, examples: Sentences, predictions: Sequence[Tags]) -> Scores:
+        def without_spaces(tags: Sequence[Tags]) -> list[Tags]:
+            return [
+                [tag for tag, word in zip(row, sentence.words, strict=True) if word != " "]
+                for sentence, row in zip(examples, tags, strict=True)
+            ]
+
         gold = [sentence.tags or () for sentence in examples]
-        return klue_ner_scores(*(_without_spaces(examples, tags) for tags in (gold, predictions)))
-
-
-def _without_spaces(sentences: Sentences, tags: Sequence[Tags]) -> list[Tags]:
-    return [
-        [tag for tag, word in zip(row, sentence.words, strict=True) if word != SPACE]
-        for sentence, row in zip(sentences, tags, strict=True)
-    ]
+        return klue_ner_scores(without_spaces(gold), without_spaces(predictions))
 
 
 def _character_tags(sentence: Sentence, token_tags: Tags, spans: np.ndarray) -> Tags:
@@ -160,26 +139,25 @@ def _character_tags(sentence: Sentence, token_tags: Tags, spans: np.ndarray) -> 
         tags[start:end] = [tag, *[tag.replace("B-", "I-")] * (end - start - 1)]
     for index in range(1, len(tags) - 1):
         before, after = tags[index - 1], tags[index + 1]
-        if sentence.words[index] == SPACE and after.startswith("I-") and before[2:] == after[2:]:
+        if sentence.words[index] == " " and after.startswith("I-") and before[2:] == after[2:]:
             tags[index] = after
     return tuple(tags)
 
 
 def klue_ner_scores(gold: Sequence[Tags], predicted: Sequence[Tags]) -> Scores:
-    """Returns the scores of KLUE-NER.
+    """Returns the scores of KLUE-NER as KLUE-baseline (metrics/functional.py).
 
-    The rules are those of KLUE-benchmark/KLUE-baseline (metrics/functional.py). It also counts the
-    [CLS] and [SEP] of each sentence, whose tag is O; here both are always right. Spaces have no
-    tag. `character_macro_f1` is the mean F1 of the 13 tags, O included, where a tag that neither
-    occurs nor is predicted counts as 1. `entity_macro_f1` is the mean F1 of the types of entities
-    that occur or are predicted. An entity starts with B-; see `strict_tags`.
+    It also counts the [CLS] and [SEP] of each sentence, whose tag O is always right. Spaces have no
+    tag. `character_macro_f1` is the mean F1 of the 13 tags; the F1 of a tag that neither occurs nor
+    is predicted is 1. `entity_macro_f1` is the mean F1 of the types of entities that occur or are
+    predicted. An entity starts with B-; see `strict_tags`.
     """
     from sklearn.metrics import f1_score
 
     both = gold, predicted
     flat = [[tag for tags in each for tag in (OUTSIDE, *tags, OUTSIDE)] for each in both]
     of_tags = f1_score(*flat, labels=list(KLUE_LABELS), average="macro", zero_division=1.0)
-    sets = ([set(entities(strict_tags(tags))) for tags in each] for each in both)
+    sets = ([set(tagged_entities(strict_tags(tags))) for tags in each] for each in both)
     num_true, num_predicted, num_correct = entity_counts(zip(*sets, strict=True))
     kinds = {*num_true, *num_predicted}
     f1s = [2 * num_correct[kind] / (num_true[kind] + num_predicted[kind]) for kind in kinds]
@@ -188,10 +166,7 @@ def klue_ner_scores(gold: Sequence[Tags], predicted: Sequence[Tags]) -> Scores:
 
 
 def strict_tags(tags: Sequence[str]) -> list[str]:
-    """Replaces each I- tag that continues no entity by O.
-
-    Entities then are those of seqeval's mode "strict" with the scheme IOB2.
-    """
+    """Replaces I- tags that do not continue an entity by O, as seqeval in its mode "strict"."""
     result, kind = [], ""
     for tag in tags:
         prefix, _, tag_kind = tag.partition("-")

@@ -4,7 +4,7 @@ import contextlib
 import hashlib
 import sys
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING, ClassVar, cast
@@ -13,12 +13,13 @@ import numpy as np
 from tqdm import tqdm
 
 from bert_keras.config import LAYER_CHOICES, BertConfig, feature_layers
-from bert_keras.data.buckets import longest_first_batches, num_columns
-from bert_keras.data.schema import SEQUENCE_FEATURES
+from bert_keras.data.encoded import longest_first_batches, num_columns
+from bert_keras.data.record_file import SEQUENCE_FEATURES
 from bert_keras.downstream.ner.task import NerTask
-from bert_keras.downstream.ner.words import TaggedWords
 from bert_keras.errors import check_least, check_name
+from bert_keras.fields import setting
 from bert_keras.files import atomic_file, readable_size
+from bert_keras.kinds.words import TaggedWords
 
 if TYPE_CHECKING:  # a task checks its data before Keras is imported
     import keras
@@ -48,12 +49,10 @@ class PositionedWords(TaggedWords):
 
 @dataclass(frozen=True)
 class WordFeatures(PositionedWords):
-    """Same as `PositionedWords`, but the inputs are features of words, as a WordTagger reads them.
+    """Rows with inputs of a WordTagger: `features`, float32 [B,W,K,D], and `word_mask`."""
 
-    `lengths` counts words. Inputs of a batch are `features`, float32 [B,W,K,D], and `word_mask`.
-    """
-
-    vectors: list[np.ndarray]  # for each of the K layers, the features of all words, float32 [W,D]
+    # For each of the K layers, the features of all words, float32 [W,D].
+    vectors: list[np.ndarray] = field(kw_only=True)
 
     @cached_property
     def lengths(self) -> np.ndarray:
@@ -63,9 +62,8 @@ class WordFeatures(PositionedWords):
         words, positions = self.words(rows)
         word_mask_BW = np.zeros((len(rows), self.num_columns(rows)), bool)
         word_mask_BW[positions] = True
-        features_BWKD = np.zeros(
-            (*word_mask_BW.shape, len(self.vectors), self.vectors[0].shape[1]), np.float32
-        )
+        shape = (*word_mask_BW.shape, len(self.vectors), self.vectors[0].shape[1])
+        features_BWKD = np.zeros(shape, np.float32)
         for layer, vectors_WD in enumerate(self.vectors):
             features_BWKD[(*positions, layer)] = vectors_WD[words]
         inputs = {"features": features_BWKD, "word_mask": word_mask_BW}
@@ -74,14 +72,10 @@ class WordFeatures(PositionedWords):
 
 @dataclass(frozen=True, kw_only=True)
 class NerFeaturesTask(NerTask):
-    """Same as `NerTask`, but without fine-tuning of the encoder.
+    """NER by a two-layer BiLSTM on stored hidden states of the first token of each word."""
 
-    The hidden states of the first token of each word are computed once and stored. Only a two-layer
-    BiLSTM on these features is trained.
-    """
-
-    layers: str = "concat-last-four"  # one of the six choices of layers in the paper, its best one
-    lstm_units: int = 768  # units of each direction
+    layers: str = setting("concat-last-four", "one of the paper's six choices of layers")
+    lstm_units: int = setting(768, "units of each direction")
 
     model: ClassVar[str] = "BertFeatureTagger"
     freezes_encoder: ClassVar[bool] = True
@@ -105,7 +99,9 @@ class NerFeaturesTask(NerTask):
         words = cast(PositionedWords, encoded)
         layers = model.tagger.feature_layers
         vectors = stored_features(model.encoder, words, layers=layers, folder=folder)
-        return WordFeatures(words.tokens, words.rows, words.label_ids, words.vocabulary, vectors)
+        return WordFeatures(
+            words.tokens, words.rows, words.label_ids, words.vocabulary, vectors=vectors
+        )
 
 
 def stored_features(
@@ -113,10 +109,14 @@ def stored_features(
 ) -> list[np.ndarray]:
     """Returns hidden states of the first token of each word, and computes them if necessary.
 
-    They are read-only memory maps, float32 [W,D], of the files FINGERPRINT/layer_9.npy in `folder`,
-    where the fingerprint depends on the encoder and on its inputs.
+    They are read-only memory maps, float32 [W,D], of FINGERPRINT/layer_9.npy in `folder`.
     """
-    folder /= fingerprint(encoder, words)
+    import keras
+
+    digest = hashlib.sha256(repr((encoder.config, encoder.compute_dtype)).encode())
+    for array in (*encoder.weights, words.tokens.ids, *words.rows):
+        digest.update(np.ascontiguousarray(keras.ops.convert_to_numpy(array)).data)
+    folder /= digest.hexdigest()[:16]
     paths = {layer: folder / f"layer_{layer}.npy" for layer in layers}
     if missing := [layer for layer, path in paths.items() if not path.is_file()]:
         shape = (len(words.label_ids), encoder.config.hidden_size)
@@ -155,18 +155,6 @@ def _compute(
                 bar.update(len(batch))
     for array in arrays:
         array.flush()
-
-
-def fingerprint(encoder: "BertEncoder", words: PositionedWords) -> str:
-    """Returns a hash of the encoder and the token ids, as 16 hexadecimal digits."""
-    import keras
-
-    digest = hashlib.sha256(repr((encoder.config, encoder.compute_dtype)).encode())
-    for weight in encoder.weights:
-        digest.update(np.ascontiguousarray(keras.ops.convert_to_numpy(weight)).data)
-    for array in (words.tokens.ids, *words.rows):
-        digest.update(np.ascontiguousarray(array).data)
-    return digest.hexdigest()[:16]
 
 
 NER_FEATURES_TASK = NerFeaturesTask(name="ner-features", max_length=128)

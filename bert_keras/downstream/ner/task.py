@@ -2,25 +2,110 @@
 
 import dataclasses
 import os
+import re
 import sys
-from collections.abc import Sequence
+from collections import Counter
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from itertools import chain, pairwise
 from typing import ClassVar, Self
 
 import numpy as np
 
-from bert_keras.downstream.ner.tags import OUTSIDE, Sentence, entity_scores, read_conll
-from bert_keras.downstream.ner.words import TaggedWords, sentence_rows, word_tokens
+from bert_keras.downstream.table import is_tfds, tfds_rows
 from bert_keras.downstream.task import FileNames, Outputs, Scores, Task, fixed
-from bert_keras.downstream.tfds import is_tfds, tfds_rows
-from bert_keras.errors import InputError, check, check_choice, check_least
-from bert_keras.files import StrPath, atomic_file
+from bert_keras.errors import InputError, check_choice, check_least, counted
+from bert_keras.fields import setting
+from bert_keras.files import StrPath, atomic_file, text_lines
+from bert_keras.kinds.tagger import word_logits, word_losses
+from bert_keras.kinds.words import (
+    OUTSIDE,
+    TAG,
+    Entity,
+    Sentence,
+    TaggedWords,
+    sentence_rows,
+    tagged_entities,
+    word_tokens,
+)
 from bert_keras.text.tokenizer import TextTokenizer
 
-CONTEXTS = ("sentence", "document")
+_COLUMN = re.compile(r"[^ \t]+")
 Sentences = Sequence[Sentence]
 Tags = Sequence[str]  # the predicted tags of a sentence
+
+
+def read_conll(path: StrPath, *, has_entities: bool = True) -> list[Sentence]:
+    """Reads the sentences of a file in CoNLL format.
+
+    A line has a word, optional further columns, and a tag, separated by spaces or tabs. An empty
+    line ends a sentence. Tags are O, B-TYPE or I-TYPE, in the scheme IOB1 or BIO2; without
+    `has_entities` they are types of words, and TYPE is returned as B-TYPE. A file with a single
+    column has no tags. A -DOCSTART- line starts a document and is not a word.
+    """
+    sentences: list[Sentence] = []
+    width, first_line, document = 0, 0, 0
+    rows: list[list[str]] = []
+    for line, text in enumerate(chain(text_lines(path), [""]), start=1):
+        columns = _COLUMN.findall(text)
+        if columns and columns[0] != "-DOCSTART-":
+            if not width:
+                width, first_line = len(columns), line
+            if len(columns) != width:
+                found = f"{path}, line {line} has {counted(len(columns), 'column')}"
+                raise InputError(f"{found} and line {first_line} has {width}; expected one word")
+            if width > 1 and not has_entities:
+                columns[-1] = f"B-{columns[-1]}"
+            if width > 1 and not TAG.fullmatch(columns[-1]):
+                expected = "expected O, B-TYPE or I-TYPE; the task pos takes any tags"
+                raise InputError(f"{path}, line {line} ends in {columns[-1]!r}; {expected}")
+            rows.append(columns)
+            continue
+        if rows:
+            tags = tuple(row[-1] for row in rows) if width > 1 else None
+            words = tuple(row[0] for row in rows)
+            sentences.append(Sentence(words, tags, document, line - len(rows)))
+            rows = []
+        document += bool(columns)
+    return sentences
+
+
+def entity_scores(
+    gold: Sequence[Sequence[str]], predicted: Sequence[Sequence[str]]
+) -> dict[str, float]:
+    """Returns the scores of conlleval.pl (2004-01-26), also of each type, such as `person f1`."""
+    num_words = num_equal = 0
+    pairs = []
+    for gold_tags, predicted_tags in zip(gold, predicted, strict=True):
+        num_equal += sum(tag == other for tag, other in zip(gold_tags, predicted_tags, strict=True))
+        num_words += len(gold_tags)
+        pairs.append((set(tagged_entities(gold_tags)), set(tagged_entities(predicted_tags))))
+    num_true, num_predicted, num_correct = entity_counts(pairs)
+    scores = _ratios(num_true.total(), num_predicted.total(), num_correct.total())
+    scores["accuracy"] = num_equal / num_words
+    for kind in sorted({*num_true, *num_predicted}):
+        ratios = _ratios(num_true[kind], num_predicted[kind], num_correct[kind])
+        scores.update({f"{kind} {name}": value for name, value in ratios.items()})
+    return scores
+
+
+def entity_counts(
+    pairs: Iterable[tuple[set[Entity], set[Entity]]],
+) -> tuple[Counter, Counter, Counter]:
+    """Counts true, predicted and correct entities of each type, of (true, predicted) sets."""
+    counters = Counter(), Counter(), Counter()
+    for gold, predicted in pairs:
+        for counter, spans in zip(counters, (gold, predicted, gold & predicted), strict=True):
+            counter.update(kind for _, _, kind in spans)
+    return counters
+
+
+def _ratios(num_true: int, num_predicted: int, num_correct: int) -> dict[str, float]:
+    precision = num_correct / num_predicted if num_predicted else 0.0
+    recall = num_correct / num_true if num_true else 0.0
+    total = precision + recall
+    f1 = 2 * precision * recall / total if total else 0.0
+    return {"f1": f1, "precision": precision, "recall": recall}
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -31,13 +116,12 @@ class NerTask(Task[Sentence, TaggedWords, Tags]):
     each word counts once per epoch. Reproductions of the paper's "maximal document context" reach
     its score this way (test F1 of 92.35 to 92.4 with BERT-base; kermitt2/delft issue 21,
     dsindex/ntagger issue 4). No sentence is cut: a sentence of more than `max_length` tokens has
-    several rows, and each word is predicted in the row that gives it the most context.
-
-    `labels` are the tags of the training file, O first.
+    several rows, and each word is predicted in the row that gives it the most context. `labels` are
+    the tags of the training file, O first.
     """
 
-    context: str = "sentence"  # "sentence" alone, or "document": with the text around it
-    # The part of a text that gets a label when the model is served; a unit of `units_of`.
+    context: str = setting("sentence", '"sentence" alone, or "document": with the text around it')
+    # The part of a text that gets a label when the model is served; a unit of `tokenized_units`.
     unit: str = fixed("word")
 
     model: ClassVar[str] = "BertTokenClassifier"
@@ -55,21 +139,22 @@ class NerTask(Task[Sentence, TaggedWords, Tags]):
     has_entities: ClassVar[bool] = True  # whether tags are O, B-TYPE and I-TYPE
 
     def __post_init__(self):
-        check_choice(self, "context", CONTEXTS)
+        check_choice(self, "context", ("sentence", "document"))
         check_least(self, 3, "max_length")
 
     def sentences(self, path: StrPath) -> list[Sentence]:
         """Reads a file in CoNLL's format, or a TFDS split with `tokens` and `ner`, as conll2003."""
         if not is_tfds(path):
             return read_conll(path, has_entities=self.has_entities)
-        check(self.has_entities, f"{path} is of TFDS; {self.name} reads files: a word and its tag")
+        if not self.has_entities:
+            raise InputError(f"{path} is of TFDS; {self.name} reads files in CoNLL's format")
         rows = enumerate(tfds_rows(os.fspath(path)), start=1)
         words = ((tuple(row["tokens"]), tuple(row["ner"]), line) for line, row in rows)
         return [Sentence(tokens, tags, 0, line) for tokens, tags, line in words if tokens]
 
     def read(self, path: StrPath, *, split: str = "train") -> list[Sentence]:
-        sentences = self.sentences(path)
-        check(sentences, f"{path} contains no sentence; expected lines with words and tags")
+        if not (sentences := self.sentences(path)):
+            raise InputError(f"{path} contains no sentence; expected lines with words and tags")
         if sentences[0].tags is None and split in ("train", "dev"):
             raise InputError(f"{path} has one column; expected words and their tags")
         if self.context == "document" and sentences[-1].document == 0:
@@ -80,7 +165,8 @@ class NerTask(Task[Sentence, TaggedWords, Tags]):
         if self.labels:
             return self
         tags = set(chain.from_iterable(sentence.tags or () for sentence in examples)) - {OUTSIDE}
-        check(tags, f"all tags of the training sentences are {OUTSIDE}; expected an entity")
+        if not tags:
+            raise InputError(f"all tags of the training file are {OUTSIDE}; expected an entity")
         return dataclasses.replace(self, labels=(OUTSIDE, *sorted(tags)))
 
     def encode(self, examples: Sentences, tokenizer: TextTokenizer) -> TaggedWords:
@@ -99,21 +185,14 @@ class NerTask(Task[Sentence, TaggedWords, Tags]):
         return self.rows_type(tokens, rows, label_ids, tokenizer.vocabulary)
 
     def compile_arguments(self) -> dict:
-        """Returns the loss, which is the mean over words, and the metrics."""
-        import keras
-
-        loss = keras.losses.SparseCategoricalCrossentropy(
-            from_logits=True, reduction="mean_with_sample_weight"
-        )
-        accuracy = keras.metrics.SparseCategoricalAccuracy(name="accuracy")
-        return {"loss": loss, "weighted_metrics": [accuracy]}
+        return word_losses()
 
     def predictions(
         self, examples: Sentences, encoded: TaggedWords, outputs: Outputs
     ) -> list[Tags]:
         """Returns the most probable tag of each word, whether or not it fits the preceding tag."""
-        rows = (output[encoded.columns(row)] for row, output in enumerate(outputs))
-        tags = [self.labels[label_id] for row in rows for label_id in row.argmax(axis=-1)]
+        logits = word_logits(encoded, outputs)
+        tags = [self.labels[label_id] for row in logits for label_id in row.argmax(axis=-1)]
         return [tuple(tags[a:b]) for a, b in pairwise(encoded.tokens.word_bounds)]
 
     def score(self, examples: Sentences, predictions: Sequence[Tags]) -> Scores:
@@ -122,10 +201,7 @@ class NerTask(Task[Sentence, TaggedWords, Tags]):
     def write_predictions(
         self, path: StrPath, examples: Sentences, predictions: Sequence[Tags]
     ) -> None:
-        """Writes a line "word gold predicted" for each word, and an empty line after each sentence.
-
-        -DOCSTART- lines are omitted, because conlleval.pl would count them as words.
-        """
+        """Writes a line "word gold predicted" for each word, as conlleval.pl reads it."""
         with atomic_file(path) as part, part.open("w", encoding="utf-8", newline="\n") as file:
             for sentence, tags in zip(examples, predictions, strict=True):
                 columns = [c for c in (sentence.words, sentence.tags, tags) if c is not None]

@@ -7,12 +7,14 @@ from typing import ClassVar, NamedTuple
 import numpy as np
 
 from bert_keras.data.encoded import Encoded
-from bert_keras.downstream.labels import SCORES, Number
+from bert_keras.downstream.classification import SCORES
 from bert_keras.downstream.sentences.task import SentenceTask
 from bert_keras.downstream.table import required_text, table_rows
 from bert_keras.downstream.task import Scores, needs_labels
-from bert_keras.errors import check, check_range
+from bert_keras.errors import InputError, check_range
+from bert_keras.fields import setting
 from bert_keras.files import StrPath, write_text
+from bert_keras.kinds.classifier import Number
 from bert_keras.text.tokenizer import TextTokenizer
 
 
@@ -31,10 +33,10 @@ Pairs = Sequence[SentencePair]
 class SentencePairsTask(SentenceTask[SentencePair, float]):
     """Semantic textual similarity, such as STS-B; predictions are cosines."""
 
-    text_columns: tuple[str, ...] = ("sentence1", "sentence2")  # columns of the two texts
-    score_column: str = "score"  # column of their similarity
-    max_score: float = 1.0  # score of equal texts, which the loss "cosine" uses
-    loss: str = "cosent"  # "cosent" compares the order of scores, "cosine" their values
+    text_columns: tuple[str, ...] = setting(("sentence1", "sentence2"), "columns of the two texts")
+    score_column: str = setting("score", "column of their similarity")
+    max_score: float = setting(1.0, 'score of equal texts, which the loss "cosine" uses')
+    loss: str = setting("cosent", '"cosent" compares the order of scores, "cosine" their values')
 
     metric: ClassVar[str] = "spearman"
     label_field: ClassVar[str] = "score"
@@ -42,22 +44,20 @@ class SentencePairsTask(SentenceTask[SentencePair, float]):
 
     def __post_init__(self):
         super().__post_init__()
-        check(len(self.text_columns) == 2, f"text_columns is {self.text_columns}; expected 2 names")
         check_range(self, "a number above 0", "max_score")
 
     def read(self, path: StrPath, *, split: str = "train") -> list[SentencePair]:
         """Reads pairs from a table; each row of "train" and "dev" must have a score."""
-        is_labelled = needs_labels(split)
-        score = {"score_column": (self.score_column,)} if is_labelled else {}
-        columns = {"text_columns": self.text_columns, **score}
+        columns, is_labelled = {"text_columns": self.text_columns}, needs_labels(split)
+        if is_labelled:
+            columns["score_column"] = (self.score_column,)
         pairs = []
         for location, values in table_rows(path, columns=columns):
             first, second = (required_text(values, c, location=location) for c in self.text_columns)
             text = values.get(self.score_column, "")
             score = Number().read(text, location=location) if text or is_labelled else None
-            is_valid = self.loss != "cosine" or abs(score or 0) <= self.max_score
-            remedy = "set max_score to the score of equal texts"
-            check(is_valid, f"{location} has the score {score}, above max_score; {remedy}")
+            if self.loss == "cosine" and abs(score or 0) > self.max_score:
+                raise InputError(f"{location} has the score {score}; set max_score to the largest")
             pairs.append(SentencePair((first, second), score, location))
         return pairs
 
@@ -65,15 +65,32 @@ class SentencePairsTask(SentenceTask[SentencePair, float]):
         """Encodes the pairs; a batch has inputs of shape [B, 2, T]."""
         scores = np.array([each.score or 0.0 for each in examples], np.float32)
         targets = scores / np.float32(self.max_score)
-        return self.encoded([each.texts for each in examples], tokenizer, targets=targets)
+        return self.encode_groups([each.texts for each in examples], tokenizer, targets=targets)
 
-    def compared(self, examples: Pairs, encoded: Encoded, units: np.ndarray) -> list[float]:
+    def compare(self, examples: Pairs, encoded: Encoded, units: np.ndarray) -> list[float]:
         return (units[:, 0] * units[:, 1]).sum(axis=1).tolist()
 
     def score(self, examples: Pairs, predictions: Sequence[float]) -> Scores:
         """Returns the correlations of scores and cosines."""
         gold, names = [each.score for each in examples], ("spearman", "pearson")
         return {name: SCORES[name](gold, predictions) for name in names}
+
+    def findings(self, examples, predictions):
+        """Returns the pairs whose ranks by score and by cosine differ."""
+        from scipy.stats import rankdata
+
+        from bert_keras.reports.evaluation import Findings, decimals, example_cells
+
+        scores = [each.score or 0.0 for each in examples]
+        ranks = list(zip(rankdata(scores).tolist(), rankdata(predictions).tolist(), strict=True))
+        rows = zip(examples, scores, predictions, ranks, strict=True)
+        errors = [
+            (abs(second - first), [*example_cells(e), *decimals(score, cosine, first, second)])
+            for e, score, cosine, (first, second) in rows
+            if first != second
+        ]
+        columns = ["example", *self.text_columns, "score", "cosine", "rank", "rank by cosine"]
+        return Findings([], columns, errors, "the largest differences of the two ranks first")
 
     def write_predictions(
         self, path: StrPath, examples: Pairs, predictions: Sequence[float]

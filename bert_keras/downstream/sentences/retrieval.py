@@ -10,12 +10,12 @@ from typing import ClassVar
 import numpy as np
 
 from bert_keras.config import EmbeddingConfig, ModelMetadata
-from bert_keras.data.buckets import distinct_batches
-from bert_keras.data.encoded import Encoded, EncodedTexts
+from bert_keras.data.encoded import Encoded, EncodedTexts, distinct_batches
 from bert_keras.downstream.sentences.task import SentenceTask
 from bert_keras.downstream.table import required_text, table_rows
 from bert_keras.downstream.task import Scores
 from bert_keras.errors import check_least
+from bert_keras.fields import setting
 from bert_keras.files import StrPath, write_text
 from bert_keras.text.tokenizer import TextTokenizer
 
@@ -37,7 +37,7 @@ class Ranking:
 
     passages: tuple[str, ...]  # the nearest first
     cosines: tuple[float, ...]  # of `passages`
-    example_cosines: tuple[float, ...]  # of the `passages` of the example
+    example_cosines: tuple[float, ...]  # of the example's own passages
 
 
 Queries = Sequence[QueryExample]
@@ -45,10 +45,7 @@ Queries = Sequence[QueryExample]
 
 @dataclass(frozen=True, kw_only=True)
 class DistinctTexts(EncodedTexts):
-    """Groups whose training batches contain no text twice, for losses with in-batch negatives.
-
-    Only the texts of one example may be the same, as in unsupervised SimCSE.
-    """
+    """Groups whose batches contain no text twice, except within one example, as in SimCSE."""
 
     def shuffled_batches(self, *, batch_size: int, seed: int) -> Iterator[np.ndarray]:
         limit, numbers = self.max_length - self.vocabulary.num_specials(1), {}
@@ -68,19 +65,15 @@ class EncodedCorpus(EncodedTexts):
 
 @dataclass(frozen=True, kw_only=True)
 class RetrievalTask(SentenceTask[QueryExample, Ranking]):
-    """Retrieval of passages for queries, such as questions and answers.
+    """Retrieval of passages, from the distinct passages of a file; the positives are relevant."""
 
-    The corpus of an evaluation consists of the distinct passages of its file. A passage is relevant
-    for a query if a row has it as the positive of the query.
-    """
-
-    query_column: str = "query"  # column of the queries
-    positive_column: str = "positive"  # column of the texts that answer them
-    negative_columns: tuple[str, ...] = ()  # columns of texts that do not
-    query_prompt: str = ""  # text before each query, such as "query: "
-    passage_prompt: str = ""  # text before each passage, such as "passage: "
-    cutoff: int = 10  # number of passages in a ranking
-    loss: str = "ranking"  # name of the loss
+    query_column: str = setting("query", "column of the queries")
+    positive_column: str = setting("positive", "column of the texts that answer them")
+    negative_columns: tuple[str, ...] = setting((), "columns of texts that do not")
+    query_prompt: str = setting("", 'text before each query, such as "query: "')
+    passage_prompt: str = setting("", 'text before each passage, such as "passage: "')
+    cutoff: int = setting(10, "number of passages in a ranking")
+    loss: str = setting("ranking", "name of the loss")
 
     prediction_file: ClassVar[str] = "predictions.jsonl"
     label_field: ClassVar[str] = "passages"
@@ -95,20 +88,19 @@ class RetrievalTask(SentenceTask[QueryExample, Ranking]):
         check_least(self, 1, "cutoff")
 
     def embedding(self, source: ModelMetadata) -> EmbeddingConfig:
-        """Returns the embedding of the model, whose prompts are those of the task."""
+        """Returns the model's embedding with the prompts of the task."""
         embedding = super().embedding(source)
         prompts = {"query": self.query_prompt, "document": self.passage_prompt}
         if not any(prompts.values()):
             return embedding
-        prompts = {**embedding.prompts, **prompts}
-        return dataclasses.replace(embedding, prompts=prompts)
+        return dataclasses.replace(embedding, prompts={**embedding.prompts, **prompts})
 
     def read(self, path: StrPath, *, split: str = "train") -> list[QueryExample]:
         """Reads queries and their passages."""
         settings = {
             "query_column": (self.query_column,),
             "positive_column": (self.positive_column,),
-            **({"negative_columns": self.negative_columns} if self.negative_columns else {}),
+            "negative_columns": self.negative_columns,
         }
         columns = [*chain(*settings.values())]
         examples = []
@@ -124,38 +116,38 @@ class RetrievalTask(SentenceTask[QueryExample, Ranking]):
             for each in examples
         ]
         targets = np.zeros(len(examples), np.float32)
-        return self.encoded(groups, tokenizer, targets=targets, layout=DistinctTexts)
+        return self.encode_groups(groups, tokenizer, targets=targets, layout=DistinctTexts)
 
     def encode_to_score(self, examples: Queries, tokenizer: TextTokenizer) -> EncodedCorpus:
         """Encodes each distinct text as a row; the rows have no loss."""
-        passages = dict.fromkeys(text for each in examples for text in each.passages)
-        corpus = {text: row for row, text in enumerate(passages)}
+        corpus = dict.fromkeys(text for each in examples for text in each.passages)
         queries = dict.fromkeys(each.query for each in examples)
-        queries = {text: row for row, text in enumerate(queries, start=len(corpus))}
-        texts = [self.passage_prompt + text for text in corpus]
-        texts += [self.query_prompt + text for text in queries]
-        return self.encoded(
-            [[text] for text in texts],
+        passage_rows = {text: row for row, text in enumerate(corpus)}
+        query_rows = {text: row for row, text in enumerate(queries, start=len(corpus))}
+        groups = [[self.passage_prompt + text] for text in corpus]
+        groups += [[self.query_prompt + text] for text in queries]
+        return self.encode_groups(
+            groups,
             tokenizer,
             layout=EncodedCorpus,
             corpus=tuple(corpus),
-            query_rows=[queries[each.query] for each in examples],
-            passage_rows=[[corpus[text] for text in each.passages] for each in examples],
+            query_rows=[query_rows[each.query] for each in examples],
+            passage_rows=[[passage_rows[text] for text in each.passages] for each in examples],
         )
 
-    def compared(
+    def compare(
         self, examples: Queries, encoded: EncodedCorpus, units: np.ndarray
     ) -> list[Ranking]:
         """Returns the ranking of each query."""
-        num_passages = len(encoded.corpus)
-        indices, cosines = ranked(units[num_passages:], units[:num_passages], most=self.cutoff)
+        start = len(encoded.corpus)  # the first row of a query
+        indices, cosines = rank_passages(units[start:], units[:start], most=self.cutoff)
         return [
             Ranking(
-                tuple(encoded.corpus[index] for index in indices[query - num_passages]),
-                tuple(cosines[query - num_passages].tolist()),
-                tuple((units[passages] @ units[query]).tolist()),
+                tuple(encoded.corpus[index] for index in indices[query - start]),
+                tuple(cosines[query - start].tolist()),
+                tuple((units[rows] @ units[query]).tolist()),
             )
-            for query, passages in zip(encoded.query_rows, encoded.passage_rows, strict=True)
+            for query, rows in zip(encoded.query_rows, encoded.passage_rows, strict=True)
         ]
 
     def score(self, examples: Queries, predictions: Sequence[Ranking]) -> Scores:
@@ -170,14 +162,31 @@ class RetrievalTask(SentenceTask[QueryExample, Ranking]):
         triplets = [own > other for own, *others in cosines for other in others]
         return scores | ({"triplet_accuracy": float(np.mean(triplets))} if triplets else {})
 
+    def findings(self, examples, predictions):
+        """Returns the queries whose first passage is not relevant."""
+        from bert_keras.reports.evaluation import Findings
+        from bert_keras.reports.page import mark
+
+        relevant, errors = relevant_passages(examples), []
+        for example, prediction in zip(examples, predictions, strict=True):
+            passages, wanted = prediction.passages, relevant[example.query]
+            if passages[0] in wanted:
+                continue
+            ranks = [rank for rank, passage in enumerate(passages, start=1) if passage in wanted]
+            rank = str(ranks[0]) if ranks else f"after {len(passages)}"
+            first, cosine = prediction.cosines[0], prediction.example_cosines[0]
+            wrong = mark(passages[0], "bad") + mark("", note=f" {first:.3f}")
+            right = mark(example.passages[0], "good") + mark("", note=f" {cosine:.3f}")
+            errors.append((first - cosine, [example.query, wrong, right, rank]))
+        columns = ["query", "first passage", "relevant passage", "rank of a relevant passage"]
+        return Findings([], columns, errors, "the largest differences of the two cosines first")
+
     def write_predictions(
         self, path: StrPath, examples: Queries, predictions: Sequence[Ranking]
     ) -> None:
         """Writes a JSON object for each example: the query, the nearest passages and cosines."""
-        rows = [
-            {"query": example.query, **dataclasses.asdict(prediction)}
-            for example, prediction in zip(examples, predictions, strict=True)
-        ]
+        pairs = zip(examples, predictions, strict=True)
+        rows = ({"query": each.query, **dataclasses.asdict(ranking)} for each, ranking in pairs)
         write_text(path, "".join(json.dumps(row, ensure_ascii=False) + "\n" for row in rows))
 
 
@@ -189,16 +198,17 @@ def relevant_passages(examples: Queries) -> dict[str, set[str]]:
     return relevant
 
 
-def ranked(
-    queries_QE: np.ndarray, passages_PE: np.ndarray, *, most: int
+def rank_passages(
+    queries_QE: np.ndarray, passages_PE: np.ndarray, *, most: int, max_cosines: int = MAX_COSINES
 ) -> tuple[np.ndarray, np.ndarray]:
-    """Returns the indices and the cosines [Q, K] of the `most` nearest unit vectors of each query.
+    """Returns the indices and cosines, [Q, K], of the `most` nearest passages of each query.
 
-    Passages with equal cosines are in the order of their indices.
+    The vectors are unit vectors. Equal cosines keep the order of the passages, and K is at most P.
+    `max_cosines` cosines are in memory at once.
     """
     most = min(most, len(passages_PE))
     indices_QK, cosines_QK = [], []
-    step = max(1, MAX_COSINES // len(passages_PE))
+    step = max(1, max_cosines // len(passages_PE))
     for start in range(0, len(queries_QE), step):
         cosines_SP = queries_QE[start : start + step] @ passages_PE.T
         kth_S1 = -np.partition(-cosines_SP, most - 1, axis=1)[:, most - 1 : most]

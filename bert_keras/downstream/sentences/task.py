@@ -3,7 +3,7 @@
 import abc
 import dataclasses
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any, ClassVar
 
 import numpy as np
@@ -11,19 +11,20 @@ import numpy as np
 from bert_keras.config import EmbeddingConfig, ModelMetadata
 from bert_keras.data.encoded import Encoded, EncodedTexts
 from bert_keras.downstream.task import Example, Outputs, Prediction, Task
-from bert_keras.errors import InputError, check, check_choice, check_least
+from bert_keras.errors import InputError, check_choice, check_least
+from bert_keras.fields import setting
 from bert_keras.text.tokenizer import TextTokenizer
 
 
 @dataclass(frozen=True, kw_only=True)
 class SentenceTask(Task[Example, Encoded, Prediction]):
-    """A task whose examples are groups of texts, and whose scores are those of their cosines."""
+    """A task whose examples are groups of texts; it scores the cosines of their embeddings."""
 
-    max_length: int = 128  # maximum number of tokens of a text; longer texts lose their end
-    loss: str  # name of the loss
-    dimensions: tuple[int, ...] = ()  # sizes to train together (Kusupati et al. 2022, Matryoshka)
-    truncate_dim: int = 0  # scores embeddings that are cut to this size; 0 takes complete ones
-    pooling: tuple[str, ...] = ()  # such as "cls" or "mean" (default: that of the checkpoint)
+    max_length: int = setting(128, "maximum number of tokens of a text; the rest is cut")
+    loss: str = field(metadata={"help": "name of the loss"})
+    dimensions: tuple[int, ...] = setting((), "Matryoshka sizes to train together")
+    truncate_dim: int = setting(0, "size to which scored embeddings are cut; 0 for all of it")
+    pooling: tuple[str, ...] = setting((), 'such as "cls" (default: as in the checkpoint)')
 
     model: ClassVar[str] = "BertSentenceEncoder"
     scores_other_tasks: ClassVar[bool] = True
@@ -33,9 +34,6 @@ class SentenceTask(Task[Example, Encoded, Prediction]):
         check_least(self, 3, "max_length")
         check_least(self, 0, "truncate_dim")
         check_choice(self, "loss", self.losses)
-        sizes = {size for size in self.dimensions if size > 0}
-        is_valid = len(sizes) == len(self.dimensions)
-        check(is_valid, f"dimensions are {self.dimensions}; expected numbers above 0, each once")
 
     def compile_arguments(self) -> dict:
         from bert_keras.training.sentence_losses import LOSSES, MatryoshkaLoss
@@ -46,18 +44,16 @@ class SentenceTask(Task[Example, Encoded, Prediction]):
         return {"loss": loss}
 
     def embedding(self, source: ModelMetadata) -> EmbeddingConfig:
-        """Returns the embedding of the model: that of the checkpoint with the task's pooling."""
+        """Returns the checkpoint's embedding with the task's pooling."""
         embedding = source.embedding or EmbeddingConfig()
-        embedding = dataclasses.replace(
-            embedding, pooling=self.pooling or embedding.pooling, default_prompt_name=None
-        )
+        changes = {"pooling": self.pooling or embedding.pooling, "default_prompt_name": None}
+        embedding = dataclasses.replace(embedding, **changes)
         size = embedding.sizes(source.config.hidden_size)[-1]
         if self.dimensions and max(self.dimensions) != size:
-            found = f"the largest of dimensions is {max(self.dimensions)}"
-            raise InputError(f"{found}; expected {size}, the size of the embeddings")
+            raise InputError(f"dimensions are {self.dimensions}; the largest must be {size}")
         return embedding
 
-    def encoded(
+    def encode_groups(
         self,
         groups: Sequence[Sequence[str]],
         tokenizer: TextTokenizer,
@@ -65,9 +61,9 @@ class SentenceTask(Task[Example, Encoded, Prediction]):
         layout: type[EncodedTexts] = EncodedTexts,
         **fields: Any,
     ) -> Any:
-        """Encodes N groups of G texts as `layout`; equal texts are tokenized once."""
+        """Encodes N groups of G texts as rows of the class `layout`, with further `fields`."""
         texts = [text for group in groups for text in group]
-        distinct = list(dict.fromkeys(texts))
+        distinct = [*dict.fromkeys(texts)]  # tokenized once
         ids = dict(zip(distinct, tokenizer.ids_batch(distinct), strict=True))
         return layout(
             texts=([ids[text] for text in texts],),
@@ -78,21 +74,18 @@ class SentenceTask(Task[Example, Encoded, Prediction]):
         )
 
     @abc.abstractmethod
-    def compared(
+    def compare(
         self, examples: Sequence[Example], encoded: Any, units: np.ndarray
     ) -> Sequence[Prediction]:
-        """Returns the predictions from the rows of `encode_to_score` and their embeddings.
-
-        The embeddings are divided by their norms, [N, (G,) E].
-        """
+        """Returns the predictions from rows and their unit vectors, float [N, E] or [N, G, E]."""
 
     def predictions(
         self, examples: Sequence[Example], encoded: Encoded, outputs: Outputs
     ) -> Sequence[Prediction]:
         vectors = np.asarray(outputs)
-        size, wanted = vectors.shape[-1], self.truncate_dim
-        check(wanted <= size, f"truncate_dim is {wanted}, but embeddings have {size} values")
-        vectors = vectors[..., : wanted or size]
+        if self.truncate_dim > (size := vectors.shape[-1]):
+            raise InputError(f"truncate_dim is {self.truncate_dim}; embeddings have {size} values")
+        vectors = vectors[..., : self.truncate_dim or size]
         norms = np.linalg.norm(vectors, axis=-1, keepdims=True)
         units = vectors / np.maximum(norms, np.finfo(np.float32).tiny)
-        return self.compared(examples, encoded, units)
+        return self.compare(examples, encoded, units)

@@ -3,57 +3,12 @@
 import operator
 import sys
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
 from typing import Any
 
-from bert_keras.downstream.table import json_values
-from bert_keras.downstream.tfds import is_tfds, tfds_rows
-from bert_keras.errors import InputError, check, listed, quoted
+from bert_keras.downstream.table import is_tfds, parse_json, tfds_rows
+from bert_keras.errors import InputError, listed
 from bert_keras.files import existing_file
-
-
-@dataclass(frozen=True, slots=True)
-class Answer:
-    """An answer of an annotator."""
-
-    text: str
-    start: int  # index of its first character in the context
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Question:
-    """A question about a context."""
-
-    id: str
-    question: str
-    context: str  # the passage that may contain the answer
-    answers: tuple[Answer, ...] = ()  # of all annotators
-    is_impossible: bool = False  # whether the context contains no answer
-    location: str = ""  # where it was read, for error messages
-
-    @property
-    def target(self) -> Answer | None:
-        """The first answer whose text is in the context at its `start`; None without one.
-
-        The case may differ, because files made from TriviaQA have answers in lower case.
-        """
-        for answer in self.answers:
-            text = self.context[answer.start :][: len(answer.text)]
-            is_equal = answer.start >= 0 and text.lower() == answer.text.lower()
-            if is_equal and answer.text.strip():
-                return answer
-        return None
-
-    @property
-    def misplaced(self) -> str:
-        """States where its first answer should be and is not, for error messages."""
-        if not self.answers:
-            return f"{self.location} has no answer"
-        text, start = self.answers[0].text, self.answers[0].start
-        there, found = self.context[max(start, 0) :][: len(text)], self.context.find(text)
-        hint = f"; it occurs at {found}" * (found >= 0 and bool(text.strip()))
-        place = f"the answer {quoted(text)} is not at character {start}"
-        return f"{self.location}: {place}, where {quoted(there)} stands{hint}"
+from bert_keras.kinds.windows import Answer, Question
 
 
 def read_questions(path: str, *, id_name: str = "id") -> list[Question]:
@@ -65,42 +20,33 @@ def read_questions(path: str, *, id_name: str = "id") -> list[Question]:
             _builder_rows(path) if is_tfds(path) else _json_rows(path)
         ):
             identity, question = fields[id_name], fields["question"]
-            texts = (identity, question, context, *(each["text"] for each in answers))
-            if not all(isinstance(text, str) for text in texts):
-                found = f"{location} has {quoted(texts)}"
-                raise InputError(f"{found}; expected strings as {id_name}, question and answers")
             is_impossible = bool(fields.get("is_impossible"))
             location = f"{location} (id {identity})"
             if identity in questions:
                 raise InputError(f"{location} has the id of {questions[identity].location}")
             if is_impossible and answers:
                 raise InputError(f"{location} has answers and is_impossible; expected one of them")
+            spans = [Answer(each["text"], operator.index(each["answer_start"])) for each in answers]
             questions[identity] = Question(
                 id=identity,
                 question=question,
                 context=context,
-                answers=tuple(
-                    Answer(each["text"], operator.index(each["answer_start"])) for each in answers
-                ),
+                answers=tuple(spans),
                 is_impossible=is_impossible,
                 location=location,
             )
     except (AttributeError, KeyError, TypeError) as error:
-        fault = f" without {error}" * isinstance(error, KeyError)
-        raise InputError(
-            f"{location} is not in SQuAD's format{fault}; expected "
-            '{"data": [{"paragraphs": [{"context": ..., "qas": '
-            f'[{{"{id_name}": ..., "question": ..., "answers": [...]}}]}}]}}]}}'
-        ) from error
-    check(questions, f"{path} has no questions; expected at least one")
-    return list(questions.values())
+        fault = f"{type(error).__name__} {error}"
+        expected = f"expected context and qas with {id_name}, question and answers"
+        raise InputError(f"{location} is not in SQuAD's format ({fault}); {expected}") from error
+    if not questions:
+        raise InputError(f"{path} has no questions; expected at least one")
+    return [*questions.values()]
 
 
 def _json_rows(path: str) -> Iterator[tuple[str, Any, Any, Any]]:
     """Yields the location, the context, the object and the answers of each item of "qas"."""
-    is_table = path.endswith((".csv", ".tsv"))
-    check(not is_table, f"{path} is a table; expected JSON as in SQuAD, or another task")
-    values = json_values(existing_file(path).read_bytes(), location=path)
+    values = parse_json(existing_file(path).read_bytes(), location=path)
     for i, article in enumerate(values["data"]):
         for j, paragraph in enumerate(article["paragraphs"]):
             for k, fields in enumerate(paragraph["qas"]):
@@ -124,6 +70,7 @@ def without_misplaced(questions: Sequence[Question], *, path: str) -> list[Quest
         skipped = [each.misplaced for each in questions if not (each.is_impossible or each.target)]
         what = f"{len(skipped)} of {len(questions)} questions of {path} have no answer that is in "
         what += f"the context at answer_start: {listed(skipped, most=5)}"
-        check(usable, what)
+        if not usable:
+            raise InputError(what)
         print(f"not used for training: {what}", file=sys.stderr)
     return usable

@@ -8,36 +8,30 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import ClassVar, Self
 
-from bert_keras.downstream.squad.answers import (
-    Prediction,
-    predicted_answers,
-    squad1_scores,
-    squad2_scores,
-)
-from bert_keras.downstream.squad.questions import Question, read_questions, without_misplaced
-from bert_keras.downstream.squad.windows import MAX_SPECIALS, QuestionWindows, windows_over
+from bert_keras.downstream.squad.answers import squad1_scores, squad2_scores
+from bert_keras.downstream.squad.questions import read_questions, without_misplaced
 from bert_keras.downstream.task import FileNames, Outputs, Scores, Task, needs_labels
-from bert_keras.errors import InputError, check_choice, check_least
+from bert_keras.errors import InputError
+from bert_keras.fields import setting
 from bert_keras.files import StrPath, is_stdout, write_text
+from bert_keras.kinds.span import (
+    Prediction,
+    SpanSettings,
+    predicted_answers,
+    question_windows,
+    span_losses,
+)
+from bert_keras.kinds.windows import Question, QuestionWindows
 from bert_keras.text.tokenizer import TextTokenizer
 
 Predictions = Sequence[Prediction]
 
 
 @dataclass(frozen=True, kw_only=True)
-class SquadTask(Task[Question, QuestionWindows, Prediction]):
-    """Question answering as in SQuAD 1.1 or 2.0 (BERT paper, sections 4.2 and 4.3).
+class SquadTask(SpanSettings, Task[Question, QuestionWindows, Prediction]):
+    """SQuAD 1.1 or 2.0 (BERT paper, sections 4.2, 4.3), with defaults of BERT's run_squad.py."""
 
-    The defaults are those of google-research/bert run_squad.py.
-    """
-
-    version: str  # of SQuAD: "1.1" or "2.0", which has questions without an answer
-    max_length: int = 384  # maximum number of tokens of a window, special tokens included
-    stride: int = 128  # tokens between the starts of two windows of a context
-    max_question_length: int = 64  # maximum number of tokens of a question; the rest is cut
-    max_answer_length: int = 30  # maximum number of tokens of an answer
-    num_best: int = 20  # maximum number of candidates of a question
-    null_threshold: float = 0.0  # odds of "no answer" above which 2.0 predicts it; set on dev
+    max_length: int = setting(384, "maximum number of tokens of a window, special tokens included")
 
     model: ClassVar[str] = "BertQuestionAnswering"
     input_names: ClassVar[tuple[str, ...]] = ("question", "context")
@@ -46,16 +40,8 @@ class SquadTask(Task[Question, QuestionWindows, Prediction]):
     id_name: ClassVar[str] = "id"  # the field of a file with the id of a question
 
     def __post_init__(self):
-        check_choice(self, "version", ("1.1", "2.0"))
-        check_least(self, 1, "stride", "max_question_length", "max_answer_length")
-        # The candidates of version 2.0 contain "no answer", and `tuned` needs an answer too.
-        check_least(self, 2 if self.allows_no_answer else 1, "num_best")
-        check_least(self, self.max_question_length + MAX_SPECIALS + 1, "max_length")
-
-    @property
-    def allows_no_answer(self) -> bool:
-        """Whether "no answer" is a valid prediction."""
-        return self.version == "2.0"
+        super().__post_init__()
+        self.check_max_length(self.max_length)
 
     @property
     def metric(self) -> str:
@@ -78,33 +64,15 @@ class SquadTask(Task[Question, QuestionWindows, Prediction]):
         return questions
 
     def encode(self, examples: Sequence[Question], tokenizer: TextTokenizer) -> QuestionWindows:
-        return windows_over(
-            examples,
-            tokenizer,
-            max_length=self.max_length,
-            stride=self.stride,
-            max_question_length=self.max_question_length,
-        )
+        return question_windows(examples, tokenizer, self, max_length=self.max_length)
 
     def compile_arguments(self) -> dict:
-        """Returns the mean of the start and the end losses, as in run_squad.py."""
-        import keras
-
-        loss = keras.losses.SparseCategoricalCrossentropy(from_logits=True)
-        weights = {"start": 0.5, "end": 0.5}
-        return {"loss": dict.fromkeys(weights, loss), "loss_weights": weights}
+        return span_losses()
 
     def predictions(
         self, examples: Sequence[Question], encoded: QuestionWindows, outputs: Outputs
     ) -> list[Prediction]:
-        return predicted_answers(
-            examples,
-            encoded,
-            outputs,
-            num_best=self.num_best,
-            max_answer_length=self.max_answer_length,
-            null_threshold=self.null_threshold if self.allows_no_answer else None,
-        )
+        return predicted_answers([each.context for each in examples], encoded, outputs, self)
 
     def tuned(self, examples: Sequence[Question], predictions: Sequence[Prediction]) -> Self:
         """Returns the task with the `null_threshold` that gives these predictions the best F1.
@@ -139,18 +107,17 @@ class SquadTask(Task[Question, QuestionWindows, Prediction]):
         self, path: StrPath, examples: Sequence[Question], predictions: Sequence[Prediction]
     ) -> None:
         """Writes the texts by id as JSON, and beside it files of candidates and null odds."""
-        path, pairs = Path(path), list(zip(examples, predictions, strict=True))
-        files: dict[str, dict] = {path.name: {q.id: each.text for q, each in pairs}}
-        if is_stdout(path):
-            write_text(path, json.dumps(files[path.name], indent=4) + "\n")
-            return
-        files[f"nbest_{path.name}"] = {q.id: [*map(asdict, p.candidates)] for q, p in pairs}
-        if self.allows_no_answer:
+        path, pairs = Path(path), [*zip(examples, predictions, strict=True)]
+        files: dict[Path, dict] = {path: {q.id: each.text for q, each in pairs}}
+        if not is_stdout(path):
+            nbest = path.with_name(f"nbest_{path.name}")
+            files[nbest] = {q.id: [*map(asdict, each.candidates)] for q, each in pairs}
+        if self.allows_no_answer and not is_stdout(path):
             is_usual = path.name == self.prediction_file  # these are the names in run_squad.py
-            name = "null_odds.json" if is_usual else f"null_odds_{path.name}"
-            files[name] = {q.id: each.null_odds for q, each in pairs}
-        for name, values in files.items():
-            write_text(path.with_name(name), json.dumps(values, indent=4) + "\n")
+            odds = path.with_name("null_odds.json" if is_usual else f"null_odds_{path.name}")
+            files[odds] = {q.id: each.null_odds for q, each in pairs}
+        for file, values in files.items():
+            write_text(file, json.dumps(values, indent=4) + "\n")
 
 
 _VERSIONS = {"squad1": "1.1", "squad2": "2.0"}

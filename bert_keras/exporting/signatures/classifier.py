@@ -5,7 +5,7 @@ from collections.abc import Callable, Sequence
 import keras
 import tensorflow as tf
 
-from bert_keras.errors import check
+from bert_keras.errors import InputError
 from bert_keras.exporting.servable import Exporter, ServableModel, text_servable
 from bert_keras.exporting.text_ops.text_to_inputs import TextToInputs
 
@@ -23,7 +23,8 @@ def served_classifier(
     `serving_default` takes `text`, string [B], and with two `num_texts` also `text_pair`. `tensors`
     takes `input_ids`, `input_mask` and `segment_ids`, int32 [B,T].
     """
-    check(num_texts in (1, 2), f"num_texts is {num_texts}; expected 1 or 2")
+    if num_texts not in (1, 2):
+        raise InputError(f"num_texts is {num_texts}; expected 1 or 2")
     outputs_of = classifier_outputs(labels, problem_type=problem_type)
 
     def from_tensors(**inputs):
@@ -37,8 +38,7 @@ def classifier_outputs(
 ) -> Callable[[tf.Tensor], dict[str, tf.Tensor]]:
     """Returns the function that converts logits, float32 [B,N], to outputs.
 
-    - Of a regression: `score`, float32 [B]. A model with one label and no problem type is a
-      regression, as in `transformers`.
+    - Of a regression, or one label without a problem type: `score`, float32 [B].
     - Of one label: `label`, string [B], `labels`, string [B,N], `probabilities`, float32 [B,N].
     - Of several labels: the same, but `label` lists those with a probability of at least 0.5,
       separated by commas as in a training table.

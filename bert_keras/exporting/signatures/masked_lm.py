@@ -4,10 +4,10 @@ import keras
 import tensorflow as tf
 
 from bert_keras.config import ModelMetadata
-from bert_keras.errors import check
+from bert_keras.errors import InputError
 from bert_keras.exporting.servable import Exporter, ServableModel, tensor_specs, text_specs, traced
 from bert_keras.exporting.text_ops.text_to_inputs import MaskedTextToInputs
-from bert_keras.models.pretrainer import NUM_TOKENS
+from bert_keras.kinds.masked_lm import NUM_TOKENS
 
 
 def served_masked_lm(model: keras.Model, reader: MaskedTextToInputs) -> ServableModel:
@@ -66,11 +66,9 @@ def served_masked_lm(model: keras.Model, reader: MaskedTextToInputs) -> Servable
 
 
 def _settings(metadata: ModelMetadata, source: str) -> dict:
-    check(
-        not metadata.config.is_causal,
-        f"{source} is a causal language model, which does not predict [MASK]; export its encoder, "
-        "which bert-keras convert MODEL NEW_FOLDER --model-class BertEncoder writes",
-    )
+    if metadata.config.is_causal:
+        found = f"{source} is a causal language model, which does not predict [MASK]"
+        raise InputError(f"{found}; convert it with --model-class BertEncoder")
     return {}
 
 

@@ -1,8 +1,4 @@
-"""Builds the SavedModel signatures of a multiple choice model.
-
-For a model trained on SWAG, `context` is the column sent1, and each choice is the column sent2, a
-space and an ending.
-"""
+"""Builds the SavedModel signatures of a multiple choice model."""
 
 import keras
 import tensorflow as tf
@@ -17,7 +13,8 @@ def served_multiple_choice(model: keras.Model, reader: TextToInputs) -> Servable
     `serving_default` takes `context`, string [B], and `choices`, string [B,C]. `tensors` takes
     `input_ids`, `input_mask` and `segment_ids`, int32 [B,C,T]. Both return `choice`, int32 [B], and
     `probabilities`, float32 [B,C]. A choice that is empty, or whose `input_mask` is 0 everywhere,
-    is padding of probability 0.
+    is padding of probability 0. For SWAG, `context` is the column sent1, and each choice is the
+    column sent2, a space and an ending.
     """
 
     def from_rows(**inputs):

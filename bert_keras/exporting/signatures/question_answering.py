@@ -1,9 +1,5 @@
-"""Builds the SavedModel signatures of a question answering model.
+"""Builds the SavedModel signatures for questions, as kinds/windows.py and kinds/span.py."""
 
-The graph follows downstream/squad/windows.py and downstream/squad/answers.py; scores are float64.
-"""
-
-import dataclasses
 from collections.abc import Callable
 from functools import partial
 from typing import NamedTuple
@@ -11,12 +7,10 @@ from typing import NamedTuple
 import keras
 import tensorflow as tf
 
-from bert_keras.config import ModelMetadata
-from bert_keras.downstream.catalog import task_of
-from bert_keras.downstream.squad.task import SquadTask
 from bert_keras.exporting.servable import Exporter, ServableModel, tensor_specs, text_specs, traced
 from bert_keras.exporting.text_ops.text_to_inputs import TextRows, TextToInputs, in_batches
 from bert_keras.exporting.text_ops.words import SPACE, TextTokens, num_before
+from bert_keras.kinds.span import SpanSettings
 
 _LOW = float("-inf")
 
@@ -41,9 +35,9 @@ class BestSpans(NamedTuple):
 
 
 def served_question_answering(
-    model: keras.Model, reader: TextToInputs, *, task: SquadTask
+    model: keras.Model, reader: TextToInputs, *, settings: SpanSettings
 ) -> ServableModel:
-    """Builds the signatures of a question answering model; InputError if `reader` does not fit.
+    """Builds the signatures of a question answering model.
 
     `serving_default` takes `question` and `context`, string [B]. It returns `answer`, string [B];
     `start` and `end`, int32 [B], the characters [start, end) of the answer in the context; `score`
@@ -51,7 +45,7 @@ def served_question_answering(
     -1. `tensors` takes `input_ids`, `input_mask` and `segment_ids`, int32 [B,T]. It returns
     `start_logits` and `end_logits`, float32 [B,T], which are the lowest float32 at padding.
     """
-    dataclasses.replace(task, max_length=reader.max_length)  # checks max_question_length
+    settings.check_max_length(reader.max_length)
     reader.check_has_offsets()
 
     def from_tensors(**inputs):
@@ -62,11 +56,11 @@ def served_question_answering(
     tensors = traced(from_tensors, **tensor_specs(rank=2))
 
     def from_text(question, context):
-        passages = passages_of(question, context, reader=reader, task=task)
-        best = best_spans(tensors, passages, max_answer_length=task.max_answer_length)
+        passages = passages_of(question, context, reader=reader, settings=settings)
+        best = best_spans(tensors, passages, max_answer_length=settings.max_answer_length)
         is_answer = best.scores > _LOW
-        if task.allows_no_answer:
-            is_answer &= best.null_scores - best.scores <= task.null_threshold
+        if settings.allows_no_answer:
+            is_answer &= best.null_scores - best.scores <= settings.null_threshold
         tokens, source = passages.tokens, passages.tokens.source
         contexts = tf.size(question) + tf.range(tf.size(context))
         starts, ends = (tf.pad(each, [[0, 1]]) for each in (tokens.starts, tokens.ends))
@@ -74,7 +68,7 @@ def served_question_answering(
         end = source.after_marks(tf.gather(ends, tf.where(is_answer, best.last_tokens, 0)))
         end = tf.where(is_answer, end, start)
         return {
-            "answer": source.cut(start, end),
+            "answer": source.span_texts(start, end),
             "start": tf.where(is_answer, source.in_text(start, contexts), -1),
             "end": tf.where(is_answer, source.in_text(end, contexts), -1),
             "score": tf.cast(tf.maximum(best.scores, tf.float32.min), tf.float32),
@@ -86,17 +80,19 @@ def served_question_answering(
 
 
 def passages_of(
-    question: tf.Tensor, context: tf.Tensor, *, reader: TextToInputs, task: SquadTask
+    question: tf.Tensor, context: tf.Tensor, *, reader: TextToInputs, settings: SpanSettings
 ) -> Passages:
     """Tokenizes questions and contexts, string [Q], and divides the contexts into windows."""
     tokens = reader.tokens_with_offsets(tf.concat([question, context], axis=0))
     sizes = [tf.shape(question)[0], tf.shape(context)[0]]
     starts = tf.split(tokens.ids.row_starts(), sizes, num=2)
     lengths = tf.split(tokens.ids.row_lengths(), sizes, num=2)
-    lengths[0] = tf.minimum(lengths[0], task.max_question_length)
+    lengths[0] = tf.minimum(lengths[0], settings.max_question_length)
     num_specials = reader.vocabulary.num_specials(2)
     texts = TextRows(tokens.ids.values, starts, lengths)
-    rows, row_ids = window_rows(texts, limit=reader.max_length - num_specials, stride=task.stride)
+    rows, row_ids = window_rows(
+        texts, limit=reader.max_length - num_specials, stride=settings.stride
+    )
     return Passages(reader.packed(rows), rows, row_ids, tokens, num_specials)
 
 
@@ -174,7 +170,7 @@ def best_spans(
 def _has_max_context(
     position: tf.Tensor, length: tf.Tensor, token: tf.Tensor, *, num_tokens: tf.Tensor
 ) -> tf.Tensor:
-    """Returns the windows of `downstream.squad.windows.max_context` for each token, bool [X,T]."""
+    """Returns the windows of `kinds.windows.max_context` for each token, bool [X,T]."""
     smaller = tf.minimum(position, length - 1 - position)
     context = tf.cast(smaller, tf.float64) + 0.01 * tf.cast(length, tf.float64)
     context = tf.where(smaller >= 0, context, _LOW)
@@ -186,10 +182,7 @@ def _has_max_context(
     return is_most & (window == tf.gather(earliest, token))
 
 
-def _settings(metadata: ModelMetadata, source: str) -> dict:
-    """Returns the task that the model was fine-tuned on; SQuAD 1.1 if the metadata has none."""
-    name = str(metadata.task.get("name", "squad1"))
-    return {"task": task_of(metadata, name=name, source="the checkpoint")}
-
-
-EXPORTER = Exporter(served_question_answering, _settings)
+EXPORTER = Exporter(
+    served_question_answering,
+    lambda metadata, source: {"settings": SpanSettings.of_model(metadata)},
+)

@@ -1,22 +1,19 @@
-"""Builds the SavedModel signatures of a token classifier.
-
-The graph follows downstream/ner/words.py, for rows, and downstream/ner/tags.py, for entities.
-"""
+"""Builds the SavedModel signatures of a token classifier, as kinds/words.py and kinds/tagger.py."""
 
 from collections.abc import Sequence
 
 import keras
 import tensorflow as tf
 
-from bert_keras.downstream.ner.tags import bio_tag
 from bert_keras.exporting.servable import Exporter, ServableModel, tensor_specs, text_specs, traced
 from bert_keras.exporting.text_ops.text_to_inputs import (
     TextRows,
     TextToInputs,
-    WordTokens,
+    UnitTokens,
     in_batches,
 )
 from bert_keras.exporting.text_ops.words import RaggedTensor, num_before, previous
+from bert_keras.kinds.words import bio_tag
 
 
 def served_token_labels(
@@ -29,7 +26,7 @@ def served_token_labels(
 
     `tensors` takes `input_ids`, `input_mask` and `segment_ids`, int32 [B,T]. It returns
     `probabilities`, float32 [B,T,N], in the order of `label_names`, string [B,N], and `label_ids`,
-    int32 [B,T]; both are 0 at padding. `downstream.ner.words.units_of` describes `unit`.
+    int32 [B,T]; both are 0 at padding. `kinds.words.tokenized_units` describes `unit`.
     """
 
     def from_tensors(**inputs):
@@ -70,8 +67,8 @@ def served_token_labels(
     return ServableModel(signatures, from_tensors)
 
 
-def word_rows(tokens: WordTokens, *, limit: int) -> tuple[TextRows, tf.Tensor, tf.Tensor]:
-    """Divides texts as `downstream.ner.words.sentence_rows`, but keeps rows that label no word.
+def word_rows(tokens: UnitTokens, *, limit: int) -> tuple[TextRows, tf.Tensor, tf.Tensor]:
+    """Divides texts as `kinds.words.sentence_rows`, but keeps rows that label no word.
 
     Returns the rows without special tokens, and for each word the row that predicts its label, and
     the position of its first token there, int64 [W].
@@ -94,12 +91,12 @@ def word_rows(tokens: WordTokens, *, limit: int) -> tuple[TextRows, tf.Tensor, t
 
 
 def entities(
-    label_ids: tf.Tensor, probabilities: tf.Tensor, *, tokens: WordTokens, labels: Sequence[str]
+    label_ids: tf.Tensor, probabilities: tf.Tensor, *, tokens: UnitTokens, labels: Sequence[str]
 ) -> dict[str, tf.Tensor]:
     """Returns the outputs of `serving_default`: the entities of B texts, at most E for each text.
 
-    They follow from the labels of the words, int32 [W], as in `downstream.ner.tags`. Their score is
-    the mean probability of the words.
+    They follow from the labels of the words, int32 [W], as in `kinds.words.tagged_entities`. Their
+    score is the mean probability of the words.
     """
     prefixes, _, kinds = zip(*(bio_tag(label).partition("-") for label in labels), strict=True)
     names = ["", *dict.fromkeys(kind for kind in kinds if kind)]
@@ -121,7 +118,7 @@ def entities(
         return RaggedTensor.from_row_splits(values, splits, validate=False).to_tensor(filler)
 
     return {
-        "entities": padded(tokens.source.cut(start, end), ""),
+        "entities": padded(tokens.source.span_texts(start, end), ""),
         "labels": padded(tf.gather(names, tf.gather(kind, first)), ""),
         "starts": padded(tokens.source.in_text(start, text_ids), -1),
         "ends": padded(tokens.source.in_text(end, text_ids), -1),

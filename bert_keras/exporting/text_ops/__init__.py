@@ -1,1 +1,1 @@
-"""Processes text with TensorFlow ops; the results equal those of `bert_keras.text`."""
+"""Processes text with TensorFlow ops, with the same results as `bert_keras.text`."""

@@ -13,15 +13,13 @@ import tensorflow as tf
 from tokenizers.normalizers import NFC
 from tokenizers.pre_tokenizers import ByteLevel
 
-from bert_keras.errors import check
+from bert_keras.errors import InputError
 from bert_keras.exporting.text_ops import words as word_ops
 from bert_keras.exporting.text_ops.normalization import Composition
 from bert_keras.text.vocab import Vocabulary
 
 _END, _LETTER, _NUMBER, _OTHER, _SPACE = range(5)  # kinds of characters
 _SPACE_POINT, _APOSTROPHE = map(ord, " '")
-# An apostrophe and one of these endings form a word.
-_ENDINGS = ("s", "t", "m", "d", "re", "ve", "ll")
 # Options of the BPE model and of an added token that must be unset.
 _UNSUPPORTED = ("dropout", "continuing_subword_prefix", "end_of_word_suffix", "ignore_merges")
 _UNSUPPORTED_OF_ADDED = ("single_word", "lstrip", "rstrip")
@@ -36,46 +34,40 @@ class BytePairs(tf.Module):
 
     If `has_offsets` is False, the tokenizer adds a space before each text (add_prefix_space), and
     the offsets refer to the text with this space. Bytes that are not valid UTF-8 are dropped.
-
-    Raises:
-        InputError: The rules of the vocabulary are not those of RoBERTa or ModernBERT.
     """
 
     def __init__(self, vocabulary: Vocabulary):
         super().__init__()
         rules = json.loads(vocabulary.rules)
-        added = {e["content"]: e["id"] for e in rules["added_tokens"] if not e["special"]}
-        ids, merges = _checked(rules)
+        ids, merges = rules["model"]["vocab"], [tuple(pair) for pair in rules["model"]["merges"]]
+        added = [each for each in rules["added_tokens"] if not each["special"]]
+        if not _are_supported(rules, merges, added):
+            raise InputError("an exported graph supports only the BPE of RoBERTa and ModernBERT")
         self.has_offsets = not rules["pre_tokenizer"]["add_prefix_space"]
         self._composition = Composition() if rules["normalizer"] else None
         self._byte_ids = np.array([ids.get(symbol, 0) for symbol in _byte_symbols()], np.int32)
         self._size = len(vocabulary)
         self._num_bytes = np.array([*map(len, vocabulary.tokens)], np.int64)
-        for token, token_id in added.items():
-            self._num_bytes[token_id] = len(token.encode())
+        tokens, token_ids = [e["content"] for e in added], [e["id"] for e in added]
+        self._num_bytes[token_ids] = [len(token.encode()) for token in tokens]
         # Of the tokens that begin at the same character, the longest one is found.
-        self._added_pattern = "|".join(map(re.escape, sorted(added, key=len, reverse=True)))
+        self._added_pattern = "|".join(map(re.escape, sorted(tokens, key=len, reverse=True)))
         if added:
-            added_ids = tf.constant([*added.values()], tf.int32)
-            self._added_ids = tf.lookup.StaticHashTable(
-                tf.lookup.KeyValueTensorInitializer(tf.constant([*added]), added_ids), _NONE
-            )
+            self._added_ids = word_ops.make_hash_table(tokens, token_ids, default=_NONE)
         pairs = np.array([(ids[a], ids[b]) for a, b in merges], np.int64).reshape(-1, 2)
         self._merged = np.array([*(ids[a + b] for a, b in merges), 0], np.int32)
         ranks = np.arange(len(pairs), dtype=np.int32)
-        self._ranks = tf.lookup.StaticHashTable(
-            tf.lookup.KeyValueTensorInitializer(pairs @ [self._size, 1], ranks), _NO_MERGE
-        )
+        self._ranks = word_ops.make_hash_table(pairs @ [self._size, 1], ranks, default=_NO_MERGE)
 
     def __call__(self, text: tf.Tensor) -> word_ops.TextTokens:
         with tf.device("CPU:0"):
-            source = word_ops.source_points(text, end="\n")
+            source = word_ops.decode_points(text, end="\n")
             if not self.has_offsets:
                 lacks_space = tf.gather(source.values, source.splits[:-1]) != _SPACE_POINT
                 lacks_space &= source.splits[1:] - source.splits[:-1] > 1  # it is not empty
-                source = word_ops.source_points(tf.where(lacks_space, " ", "") + text, end="\n")
+                source = word_ops.decode_points(tf.where(lacks_space, " ", "") + text, end="\n")
             points = self._composition(source) if self._composition else source
-            kinds = word_ops.looked_up(_kinds(), points.values)
+            kinds = word_ops.look_up(_kinds(), points.values)
             ends = points.splits[1:, None] - 1
             kinds = tf.tensor_scatter_nd_update(kinds, ends, tf.fill(tf.shape(ends)[:1], _END))
             ids = self._ids(points, kinds)
@@ -99,13 +91,11 @@ class BytePairs(tf.Module):
         """Returns token ids, int32 [B,(tokens)], of texts and the kinds of their characters."""
         added_ids, is_inside = self._added(points)
         is_added, is_end = added_ids != _NONE, kinds == _END
-        # The text ends before an added token, and another one begins after it.
+        # An added token divides its text into two, which are split into words separately.
         starts_word = _starts_word(
             tf.where(is_added, 0, points.values), tf.where(is_added, _END, kinds)
         ) & tf.logical_not(is_inside)
-        words = word_ops.RaggedTensor.from_row_starts(
-            points.values, tf.where(starts_word)[:, 0], validate=False
-        )
+        words = word_ops.from_row_starts(points.values, tf.where(starts_word)[:, 0])
         is_word = tf.logical_not(tf.boolean_mask(is_end, starts_word))
         words = tf.boolean_mask(tf.strings.unicode_encode(words, "UTF-8"), is_word)
         added_ids = tf.boolean_mask(tf.boolean_mask(added_ids, starts_word), is_word)
@@ -117,18 +107,15 @@ class BytePairs(tf.Module):
         added_ids = tf.gather(added_ids, symbols.value_rowids())
         ids = tf.where(added_ids == _NONE, ids, added_ids)
         ids, word_ids = self._merge(ids, symbols.value_rowids())
-        num_words = tf.size(words, tf.int64)
-        of_words = word_ops.RaggedTensor.from_value_rowids(
-            ids, word_ids, nrows=num_words, validate=False
-        )
+        of_words = word_ops.from_value_rowids(ids, word_ids, nrows=tf.size(words, tf.int64))
         splits = tf.gather(word_ops.num_before(starts_word & tf.logical_not(is_end)), points.splits)
-        return word_ops.regrouped(of_words, splits)
+        return word_ops.merge_rows(of_words, splits)
 
     def _added(self, points: word_ops.Points) -> tuple[tf.Tensor, tf.Tensor]:
         """Returns the added token at each code point, or _NONE, and whether it began before."""
         if not self._added_pattern:
             return tf.fill(tf.shape(points.values), _NONE), points.values < 0
-        texts = word_ops.RaggedTensor.from_row_splits(points.values, points.splits, validate=False)
+        texts = word_ops.from_row_splits(points.values, points.splits)
         texts = tf.strings.unicode_encode(texts[:, :-1], "UTF-8")
         marked = tf.strings.regex_replace(texts, self._added_pattern, _MARK + rb"\0" + _MARK)
         parts = tf.strings.split(marked, _MARK)
@@ -174,7 +161,7 @@ def _starts_word(points: tf.Tensor, kinds: tf.Tensor) -> tf.Tensor:
         changes | word_ops.following((kinds != _END) & (kinds != _SPACE)),
         (changes & tf.logical_not(word_ops.previous(points == _SPACE_POINT))) | (kinds == _END),
     )
-    for ending in _ENDINGS:
+    for ending in ("s", "t", "m", "d", "re", "ve", "ll"):  # after an apostrophe
         is_contraction = starts_word & (points == _APOSTROPHE)
         for distance, letter in enumerate(ending, start=1):
             is_contraction &= word_ops.following(points == ord(letter), distance)
@@ -185,11 +172,11 @@ def _starts_word(points: tf.Tensor, kinds: tf.Tensor) -> tf.Tensor:
 
 @cache
 def _kinds() -> word_ops.PointTable:
-    """Returns the kind of each character, which `tokenizers` leaves in a word with others of it."""
+    """Returns the kind of each character: `tokenizers` joins neighbors of one kind to a word."""
     split = ByteLevel(add_prefix_space=False).pre_tokenize_str
 
-    def of_block(block: str) -> np.ndarray:
-        block, kinds = word_ops.without_surrogates(block), np.full(len(block), _SPACE, np.int32)
+    def kinds_of(block: str) -> np.ndarray:
+        block, kinds = word_ops.replace_surrogates(block), np.full(len(block), _SPACE, np.int32)
         for kind, neighbor in ((_OTHER, "!"), (_LETTER, "a"), (_NUMBER, "1")):
             if len(split(neighbor + block)) == 1:
                 return np.full(len(block), kind, np.int32)
@@ -199,7 +186,7 @@ def _kinds() -> word_ops.PointTable:
             kinds[spans[is_joined, 0] // 3] = kind
         return kinds
 
-    return word_ops.table_of(of_block)
+    return word_ops.make_table(kinds_of)
 
 
 def _byte_symbols() -> list[str]:
@@ -209,15 +196,13 @@ def _byte_symbols() -> list[str]:
     return [chr(byte if byte in printable else next(others)) for byte in range(0x100)]
 
 
-def _checked(rules: dict) -> tuple[dict[str, int], list[tuple[str, str]]]:
-    """Returns the ids of the tokens, and the merges in order of their rank."""
+def _are_supported(rules: dict, merges: list[tuple[str, str]], added: list[dict]) -> bool:
+    """Returns whether the rules are RoBERTa's or ModernBERT's; the merges are in order of rank."""
     model, splitter = rules["model"], rules["pre_tokenizer"]
-    ids, merges = model["vocab"], [tuple(pair) for pair in model["merges"]]
-    added = [each for each in rules["added_tokens"] if not each["special"]]
     # A step merges all occurrences of a word's lowest-ranked pair at once. This equals BPE only if
     # a merge never creates a pair of lower rank.
     ranks = {a + b: rank for rank, (a, b) in enumerate(merges)}
-    check(
+    return (
         splitter["type"] == "ByteLevel"
         and splitter.get("use_regex", True)
         and not (added and splitter["add_prefix_space"])
@@ -225,10 +210,7 @@ def _checked(rules: dict) -> tuple[dict[str, int], list[tuple[str, str]]]:
         and not any(map(model.get, _UNSUPPORTED))
         and not any(each[option] for each in added for option in _UNSUPPORTED_OF_ADDED)
         and all(NFC().normalize_str(e["content"]) == e["content"] * e["normalized"] for e in added)
-        and ids.keys() >= {_byte_symbols()[byte] for byte in _UTF8_BYTES}
+        and model["vocab"].keys() >= {_byte_symbols()[byte] for byte in _UTF8_BYTES}
         and len(ranks) == len(merges)
-        and all(max(ranks.get(a, -1), ranks.get(b, -1)) < n for n, (a, b) in enumerate(merges)),
-        "the rules of the tokenizer are not those of RoBERTa or ModernBERT, the only ones of "
-        "byte-level BPE that an exported graph supports",
+        and all(max(ranks.get(a, -1), ranks.get(b, -1)) < n for n, (a, b) in enumerate(merges))
     )
-    return ids, merges

@@ -1,8 +1,7 @@
 """Normalizes texts inside a TF graph as the library `tokenizers` does.
 
-All tables are taken from `tokenizers`, which has an older version of Unicode than Python and the
-ICU library of a server. With the ops of tensorflow-text for NFC, marks of newer scripts would come
-in another order than in training.
+All tables are taken from `tokenizers`, whose Unicode is older than Python's and than ICU's, which
+the ops of tensorflow-text use: marks of newer scripts would come in another order than in training.
 """
 
 import json
@@ -10,17 +9,17 @@ import sys
 import unicodedata
 from collections.abc import Callable, Sequence
 from functools import cache
+from typing import Any
 
 import numpy as np
 import tensorflow as tf
 from tokenizers import normalizers
 
-from bert_keras.errors import check
+from bert_keras.errors import InputError
 from bert_keras.exporting.text_ops import words as word_ops
 
 _ORDER = ("NFKD", "StripAccents", "Lowercase", "NFC", "Precompiled")
 _SPACES = {"Regex": " {2,}"}  # without effect, because texts are split at spaces
-_DOUBLE_QUOTE = ord('"')
 _QUOTES = "`'"  # two equal ones become a double quote
 
 _POINTS = 1 << 21  # exceeds the largest code point
@@ -34,11 +33,7 @@ _EXTENDS, _PREPENDS, _ALONE = 1, 2, 4
 
 
 class Normalization(tf.Module):
-    """Normalizes texts by the value of `normalizer` in a tokenizer.json, {} without one.
-
-    Raises:
-        InputError: The graph ops cannot follow the rules.
-    """
+    """Normalizes texts by the value of `normalizer` in a tokenizer.json, {} without one."""
 
     def __init__(self, rules: dict):
         super().__init__()
@@ -46,40 +41,38 @@ class Normalization(tf.Module):
         replacing = [s for s in steps if s["type"] == "Replace" and s["pattern"] != _SPACES]
         steps = {step["type"]: step for step in steps if step["type"] != "Replace"}
         quotes = [({"String": 2 * each}, '"') for each in _QUOTES]
-        check(
+        if not (
             [(step["pattern"], step["content"]) for step in replacing] in ([], quotes)
             and [*steps] == [name for name in _ORDER if name in steps]
-            and ("NFKD" in steps) == ("StripAccents" in steps),
-            f"the tokenizer normalizes by {json.dumps([*replacing, *steps])}; an exported graph "
-            "supports NFKD with StripAccents, Lowercase, NFC and Precompiled, in this order, and "
-            "Replace for quotes",
-        )
+            and ("NFKD" in steps) == ("StripAccents" in steps)
+        ):
+            raise InputError(
+                f"the tokenizer normalizes by {json.dumps([*replacing, *steps])}; an exported "
+                f"graph supports {', '.join(_ORDER)}, in this order, and Replace for quotes"
+            )
         self._has_quotes = len(replacing) > 0
         # Without accents, the normal form of a character does not depend on its neighbours.
-        drops_accents = "StripAccents" in steps
-        composes = steps.pop("NFC", None) is not None
-        self._composition = Composition() if composes else None
-        charsmap = None if drops_accents and not composes else steps.pop("Precompiled", None)
+        is_charwise = "StripAccents" in steps and "NFC" not in steps
+        self._composition = Composition() if steps.pop("NFC", None) else None
+        charsmap = None if is_charwise else steps.pop("Precompiled", None)
         self._replacements = _replacements([*steps.values()])
-        self._graphemes = None if charsmap is None else Graphemes(charsmap)
+        self._graphemes = Graphemes(charsmap) if charsmap else None
 
     def __call__(self, points: word_ops.Points) -> word_ops.Points:
         """Returns normalized texts with a space after each; the indices are as in `tokenizers`."""
-        if self._has_quotes:
-            points = _with_double_quotes(points)
-        points = word_ops.replaced(points, self._replacements)
+        points = _join_quotes(points) if self._has_quotes else points
+        points = word_ops.replace_points(points, self._replacements)
         for step in filter(None, (self._composition, self._graphemes)):
             points = step(points)
         return points
 
 
-def _with_double_quotes(points: word_ops.Points) -> word_ops.Points:
+def _join_quotes(points: word_ops.Points) -> word_ops.Points:
     """Replaces two equal quotes by a double quote, which has the index of the second one."""
     is_quote = [points.values == ord(quote) for quote in _QUOTES]
-    is_left = word_ops.every_second(
-        tf.reduce_any([each & word_ops.following(each) for each in is_quote], axis=0)
-    )
-    values = tf.where(word_ops.previous(is_left), _DOUBLE_QUOTE, points.values)
+    is_double = tf.reduce_any([each & word_ops.following(each) for each in is_quote], axis=0)
+    is_left = word_ops.every_second(is_double)
+    values = tf.where(word_ops.previous(is_left), ord('"'), points.values)
     return points._replace(values=values).without(is_left)
 
 
@@ -93,14 +86,12 @@ def _replacements(steps: list[dict]) -> word_ops.Replacements:
     """Returns the normal form of each character by itself."""
     sequence = _sequence(steps)
 
-    def of_block(block: str) -> Sequence[str]:
-        block = word_ops.without_surrogates(block)
-        joined = "a".join(block)
-        if sequence.normalize_str(joined) == joined:
-            return block
-        return [*map(sequence.normalize_str, block)]
+    def normal_forms(block: str) -> Sequence[str]:
+        block = word_ops.replace_surrogates(block)
+        is_normal = sequence.normalize_str("a".join(block)) == "a".join(block)
+        return block if is_normal else [*map(sequence.normalize_str, block)]
 
-    return word_ops.replacements_of(of_block)
+    return word_ops.make_replacements(normal_forms)
 
 
 class Composition(tf.Module):
@@ -112,30 +103,24 @@ class Composition(tf.Module):
 
     def __call__(self, points: word_ops.Points) -> word_ops.Points:
         """Returns texts in NFC; a composed character has the index of its first character."""
-        positions = tf.range(tf.size(points.values, tf.int64))
-        decomposed = word_ops.replaced(points._replace(source_indices=positions), _decompositions())
-        # By how many characters each one makes the text longer.
-        is_more = decomposed.source_indices == word_ops.previous(
-            decomposed.source_indices, filler=_NONE
-        )
-        composed = self._composed(
-            word_ops.in_order(
-                decomposed._replace(
-                    properties=word_ops.looked_up(_combining_classes(), decomposed.values),
-                    source_indices=tf.cast(is_more, tf.int64),
-                )
-            )
-        )
+        numbered = points._replace(source_indices=tf.range(tf.size(points.values, tf.int64)))
+        decomposed = word_ops.replace_points(numbered, _decompositions())
+        sources = decomposed.source_indices
+        is_more = sources == word_ops.previous(sources, filler=_NONE)
+        classes = word_ops.look_up(_combining_classes(), decomposed.values)
+        growth = tf.cast(is_more, tf.int64)
+        decomposed = decomposed._replace(properties=classes, source_indices=growth)
+        composed = self._compose(word_ops.sort_marks(decomposed))
         indices = tf.gather(points.source_indices, _sources(composed.source_indices))
-        composed = word_ops.points_of(composed.values, composed.splits)
+        composed = word_ops.make_points(composed.values, composed.splits)
         return composed._replace(source_indices=indices)
 
-    def _composed(self, points: word_ops.Points) -> word_ops.Points:
+    def _compose(self, points: word_ops.Points) -> word_ops.Points:
         """Composes in each step the first possible pair of each starter, a character of class 0."""
-        # The `source_indices` say by how many characters each one makes the text longer.
+        # Here, `source_indices` is by how many characters each character makes the text longer.
 
         def composites_of(points: word_ops.Points) -> tuple[tf.Tensor, tf.Tensor]:
-            """Returns what each character becomes with its starter, or _NONE, and the starter."""
+            """Returns each character's composite with its starter, or _NONE, and the starter."""
             classes = points.properties
             is_starter = (classes == 0) | (tf.range(tf.size(classes)) == 0)
             index = tf.maximum(word_ops.num_before(is_starter)[:-1] - 1, 0)
@@ -155,26 +140,21 @@ class Composition(tf.Module):
             is_first &= tf.gather(composites, of_found) == _NONE
             found, of_found = found[is_first], of_found[is_first]
             growth = tf.gather(points.source_indices, found) - 1
-            points = points._replace(
-                values=tf.tensor_scatter_nd_update(
-                    points.values, of_found[:, None], tf.gather(composites, found)
-                ),
-                source_indices=tf.tensor_scatter_nd_add(
-                    points.source_indices, of_found[:, None], growth
-                ),
-            )
+            update, add = tf.tensor_scatter_nd_update, tf.tensor_scatter_nd_add
+            values = update(points.values, of_found[:, None], tf.gather(composites, found))
+            indices = add(points.source_indices, of_found[:, None], growth)
             absorbed = tf.scatter_nd(
                 found[:, None], tf.ones_like(found), tf.shape(starters, tf.int64)
             )
-            points = points.without(absorbed > 0)
+            points = points._replace(values=values, source_indices=indices).without(absorbed > 0)
             return points, *composites_of(points)
 
-        shapes = tf.nest.map_structure(lambda _: tf.TensorShape([None]), (points, 0, 0))
+        shape: Any = tf.TensorShape([None])
         points, *_ = tf.while_loop(
             lambda points, composites, starters: tf.reduce_any(composites != _NONE),
             step,
             (points, *composites_of(points)),
-            shape_invariants=shapes,
+            shape_invariants=(word_ops.Points(shape, shape, shape, shape), shape, shape),
         )
         return points
 
@@ -183,12 +163,11 @@ def _table_of_pairs(values: dict[str, str]) -> tf.lookup.StaticHashTable:
     """Returns a table from first * _POINTS + second of two code points to a third, or _NONE."""
     pairs = np.array([[*map(ord, pair)] for pair in values], np.int64).reshape(-1, 2)
     points = np.array([*map(ord, values.values())], np.int32)
-    initializer = tf.lookup.KeyValueTensorInitializer(pairs @ [_POINTS, 1], points)
-    return tf.lookup.StaticHashTable(initializer, _NONE)
+    return word_ops.make_hash_table(pairs @ [_POINTS, 1], points, default=_NONE)
 
 
 def _sources(growth: tf.Tensor) -> tf.Tensor:
-    """Returns the source of each new character in `tokenizers` from its `growth` of the text."""
+    """Returns each new character's source in `tokenizers` from its `growth` of the text."""
     return tf.cumsum(1 - growth, exclusive=True) - tf.maximum(growth, 0)
 
 
@@ -215,22 +194,21 @@ def _compositions() -> dict[str, str]:
 
 @cache
 def _decompositions() -> word_ops.Replacements:
-    return word_ops.replacements_of(lambda block: [_decomposed().get(each, each) for each in block])
+    parts = _decomposed()
+    return word_ops.make_replacements(lambda block: [parts.get(each, each) for each in block])
 
 
 @cache
 def _combining_classes() -> word_ops.PointTable:
-    """Returns the combining class of each code point that `tokenizers` sorts, 0 of others."""
+    """Returns the combining class of each code point that `tokenizers` sorts, 0 elsewhere."""
     normalize = normalizers.NFD().normalize_str
 
     def combining_class(character: str) -> int:
+        texts = (_ACUTE + character, character + _OVERLAY)
         python_class = unicodedata.combining(character)
-        is_sorted = python_class > 0 and any(
-            normalize(text) != text for text in (_ACUTE + character, character + _OVERLAY)
-        )
-        return python_class * is_sorted
+        return python_class and python_class * any(normalize(text) != text for text in texts)
 
-    return word_ops.table_of(lambda block: [*map(combining_class, block)])
+    return word_ops.make_table(lambda block: [*map(combining_class, block)])
 
 
 class Graphemes(tf.Module):
@@ -243,11 +221,11 @@ class Graphemes(tf.Module):
     def __init__(self, rules: dict):
         super().__init__()
         self._replacements = _replacements([rules])
-        self._values = _table_of_pairs(_pairs(_sequence([rules]).normalize_str))
+        self._values = _table_of_pairs(_letters_with_marks(_sequence([rules]).normalize_str))
 
     def __call__(self, points: word_ops.Points) -> word_ops.Points:
-        """Returns normalized texts; the source indices are those of `tokenizers`."""
-        kinds = word_ops.looked_up(_grapheme_kinds(), points.values)
+        """Returns normalized texts with the same source indices as `tokenizers`."""
+        kinds = word_ops.look_up(_grapheme_kinds(), points.values)
         ends = points.splits[1:, None] - 1  # the space after each text
         kinds = tf.tensor_scatter_nd_update(kinds, ends, tf.fill(tf.shape(ends)[:1], _ALONE))
         before = word_ops.previous(kinds, filler=_ALONE)
@@ -259,7 +237,7 @@ class Graphemes(tf.Module):
         is_short = tf.gather((sizes <= _MAX_BYTES) & (lengths > 1), index)
         values = tf.cast(points.values, tf.int64)
         pairs = self._values.lookup(values * _POINTS + word_ops.following(values))
-        is_mapped = word_ops.looked_up(self._replacements.indices, points.values) > 0
+        is_mapped = word_ops.look_up(self._replacements.indices, points.values) > 0
         is_first = is_start & is_short & (is_mapped | (pairs != _NONE))
         is_replaced = tf.gather(tf.boolean_mask(is_first, is_start), index)
         is_dropped = is_replaced & tf.logical_not(is_start)
@@ -268,9 +246,9 @@ class Graphemes(tf.Module):
         kept = points._replace(values=values, source_indices=num_sources).without(is_dropped)
         num_sources = kept.source_indices
         indices = tf.range(tf.size(num_sources, tf.int64))
-        normal = word_ops.replaced(kept._replace(source_indices=indices), self._replacements)
-        # By how many characters each one makes the text longer: the characters that a replacement
-        # has in excess, and at its end or before the text those that it lacks.
+        normal = word_ops.replace_points(kept._replace(source_indices=indices), self._replacements)
+        # `growth` is by how many characters each character makes the text longer. The excess of a
+        # replacement counts at its last characters, a lack at its end or before the text.
         groups = normal.source_indices
         sizes = tf.math.unsorted_segment_sum(tf.ones_like(groups), groups, tf.size(num_sources))
         ends = tf.cumsum(sizes)
@@ -282,8 +260,8 @@ class Graphemes(tf.Module):
         return normal._replace(source_indices=tf.gather(points.source_indices, sources))
 
 
-def _pairs(normalize: Callable[[str], str]) -> dict[str, str]:
-    """Returns the entries of two characters whose first has no entry: letters with a mark."""
+def _letters_with_marks(normalize: Callable[[str], str]) -> dict[str, str]:
+    """Returns the entries of two characters, a letter and a mark, whose letter has no entry."""
     pairs = [*_compositions()]
     # A mark may be written as another character, such as U+0340 for the grave accent.
     others = {parts: each for each, parts in _decomposed().items()}
@@ -299,30 +277,27 @@ def _pairs(normalize: Callable[[str], str]) -> dict[str, str]:
 @cache
 def _grapheme_kinds() -> word_ops.PointTable:
     """Returns how each code point divides graphemes by the tables of `tokenizers`."""
-    divide = _divider().normalize_str
+    # This normalizer makes one character of a grapheme of at most _MAX_BYTES.
+    units = np.zeros(512, "<u4")
+    labels = np.arange(1, 256, dtype="<u4")
+    units[0] = 256 << 10
+    units[256 ^ labels] = labels | 1 << 8 | 256 << 10
+    charsmap = units.nbytes.to_bytes(4, "little") + units.tobytes() + b"?\0"
+    divide = normalizers.Precompiled(charsmap).normalize_str
 
-    def kind(character: str) -> int:
+    def kind_of(character: str) -> int:
         kind = _EXTENDS * (len(divide("a" + character)) == 1)
         kind |= _PREPENDS * (len(divide(character + "a")) == 1)
         if character < _FOUR_BYTES:
             return kind | _ALONE * (len(divide(character + _ACUTE)) > 1)
         return kind or _ALONE * (unicodedata.category(character) == "Cf")
 
-    def of_block(block: str) -> list[int]:
-        block = word_ops.without_surrogates(block)
-        # With a letter before and after each character, nothing is joined in most of these blocks.
+    def kinds_of(block: str) -> list[int]:
+        block = word_ops.replace_surrogates(block)
+        # In most of these blocks, no character joins a letter before or after it.
         is_joined = len(divide("a".join(["", *block, ""]))) != 2 * word_ops.BLOCK + 1
         if block[0] < _FOUR_BYTES or is_joined or "Cf" in map(unicodedata.category, block):
-            return [*map(kind, block)]
+            return [*map(kind_of, block)]
         return [0] * word_ops.BLOCK
 
-    return word_ops.table_of(of_block)
-
-
-def _divider() -> normalizers.Precompiled:
-    """Returns a normalizer that makes one character of a grapheme of at most _MAX_BYTES."""
-    units = np.zeros(512, "<u4")
-    labels = np.arange(1, 256, dtype="<u4")
-    units[0] = 256 << 10
-    units[256 ^ labels] = labels | 1 << 8 | 256 << 10
-    return normalizers.Precompiled(units.nbytes.to_bytes(4, "little") + units.tobytes() + b"?\0")
+    return word_ops.make_table(kinds_of)

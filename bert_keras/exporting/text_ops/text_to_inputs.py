@@ -2,100 +2,72 @@
 
 import os
 from collections.abc import Callable, Mapping
-from typing import Any, NamedTuple, cast
+from typing import Any, NamedTuple
 
 import tensorflow as tf
 import tensorflow_text as tf_text
 
-from bert_keras.errors import check
+from bert_keras.errors import InputError
+from bert_keras.exporting.text_ops import words as word_ops
 from bert_keras.exporting.text_ops.byte_pairs import BytePairs
 from bert_keras.exporting.text_ops.unigrams import Unigrams
-from bert_keras.exporting.text_ops.words import (
-    DROPPED,
-    SPACE,
-    Points,
-    RaggedTensor,
-    TextTokens,
-    TextWords,
-    num_before,
-    previous,
-    regrouped,
-    utf8_widths,
-    words_of,
-)
+from bert_keras.files import StrPath
 from bert_keras.text.fast_tokenizer import vocabulary_from
-from bert_keras.text.tokenizer import MASK, MASK_PATTERN, MAX_WORD_CHARACTERS
+from bert_keras.text.packing import MASK, MASK_PATTERN
+from bert_keras.text.tokenizer import MAX_WORD_CHARACTERS
 from bert_keras.text.vocab import WORD_MARK
 
-_MAX_BYTES_PER_CHARACTER = 4  # in UTF-8
-# The model evaluates at most this many rows at a time. The memory that a server needs for the
-# model is therefore independent of the length of a text.
+# The model computes this many rows at a time, so that a longer text does not need more memory.
 WINDOWS_AT_ONCE = 8
 
 
 class TextRows(NamedTuple):
-    """Rows of one or two texts: text k of row n is `values[starts[k][n]:][: lengths[k][n]]`."""
+    """Rows of one or two texts: text k of row b is `values[starts[k][b]:][: lengths[k][b]]`."""
 
-    values: tf.Tensor  # int32 [P], the token ids of all texts
-    starts: list[tf.Tensor]  # int64 [N] for each of the one or two texts
-    lengths: list[tf.Tensor]  # int64 [N] for each of the one or two texts
+    values: tf.Tensor  # int32 [tokens], the token ids of all texts
+    starts: list[tf.Tensor]  # int64 [B] for each of the one or two texts; so are `lengths`
+    lengths: list[tf.Tensor]
 
 
-class WordTokens(NamedTuple):
-    """Tokens of the W words of B texts, with the words' positions in the texts."""
+class UnitTokens(NamedTuple):
+    """Tokens of the W units of B texts, with the positions of the units in the texts."""
 
     ids: tf.RaggedTensor  # int32 [B,(tokens)]
-    first_tokens: tf.Tensor  # int64 [W], the index of each word's first token
-    splits: tf.Tensor  # int64 [B+1], the index of each text's first word, then W
-    starts: tf.Tensor  # int64 [W], the index in `source` of each word's first character
+    first_tokens: tf.Tensor  # int64 [W], the index of each unit's first token
+    splits: tf.Tensor  # int64 [B+1], the index of each text's first unit, then W
+    starts: tf.Tensor  # int64 [W], the index in `source` of each unit's first character
     ends: tf.Tensor  # int64 [W], one more than the index of its last character
-    source: Points  # all texts with a space after each
+    source: word_ops.Points  # all texts with a space after each
 
 
 class TextToInputs(tf.Module):
-    """Tokenizes and packs texts; the ids equal those of `bert_keras.text` followed by `pack`.
+    """Tokenizes and packs texts to the same ids as `bert_keras.text` and `pack`.
 
-    `write_vocabulary` wrote the file, which becomes an asset of a SavedModel. `lowercase` is for
-    WordPiece, because a tokenizer.json states this itself. `max_length` includes special tokens.
-    `shortens_first` is that of the vocabulary, which its file does not state.
-
-    Raises:
-        InputError: The graph ops cannot follow the rules of the tokenizer.json.
+    The file of `write_vocabulary`, which lacks the vocabulary's field `shortens_first`, becomes an
+    asset of the SavedModel. A tokenizer.json has its own rule in place of `lowercase`.
     """
 
     def __init__(
-        self,
-        vocabulary_file: str | os.PathLike,
-        *,
-        lowercase: bool,
-        max_length: int,
-        shortens_first: bool = False,
+        self, file: StrPath, *, lowercase: bool, max_length: int, shortens_first: bool = False
     ):
         super().__init__()
-        self.vocabulary = vocabulary_from(vocabulary_file)
+        self.vocabulary = vocabulary_from(file)
         self._shortens_first = shortens_first
-        self.lowercase = lowercase
-        self.max_length = max_length
+        self.lowercase, self.max_length = lowercase, max_length
         self._rules_tokenizer = None
         if self.vocabulary.rules:
-            self._asset = tf.saved_model.Asset(os.fspath(vocabulary_file))
+            self._asset = tf.saved_model.Asset(os.fspath(file))
             is_unigram = self.vocabulary.specials.word_start == WORD_MARK
             self._rules_tokenizer = (Unigrams if is_unigram else BytePairs)(self.vocabulary)
             return
-        self._table = tf.lookup.StaticHashTable(
-            tf.lookup.TextFileInitializer(
-                os.fspath(vocabulary_file),
-                key_dtype=tf.string,
-                key_index=tf.lookup.TextFileIndex.WHOLE_LINE,
-                value_dtype=tf.int64,
-                value_index=tf.lookup.TextFileIndex.LINE_NUMBER,
-            ),
-            default_value=self.vocabulary.unk_id,
+        column = tf.lookup.TextFileIndex
+        lines = tf.lookup.TextFileInitializer(
+            os.fspath(file), tf.string, column.WHOLE_LINE, tf.int64, column.LINE_NUMBER
         )
+        self._table = tf.lookup.StaticHashTable(lines, self.vocabulary.unk_id)
+        max_bytes = 4 * MAX_WORD_CHARACTERS  # UTF-8 takes at most 4 bytes a character
         self._wordpiece = tf_text.WordpieceTokenizer(
-            self._table,
-            max_bytes_per_word=MAX_WORD_CHARACTERS * _MAX_BYTES_PER_CHARACTER,
-            token_out_type=tf.int32,
+            self._table, max_bytes_per_word=max_bytes, token_out_type=tf.int32
         )
 
     def __call__(self, text: tf.Tensor, text_pair: tf.Tensor | None = None) -> dict[str, tf.Tensor]:
@@ -141,102 +113,86 @@ class TextToInputs(tf.Module):
 
     def check_has_offsets(self) -> None:
         """Raises InputError if `tokens_with_offsets` cannot locate tokens in the source text."""
-        check(
-            getattr(self._rules_tokenizer, "has_offsets", True),
-            "the tokenizer puts a space before each text (add_prefix_space), and an exported graph "
-            "cannot locate the tokens of such a text; set it to false in tokenizer.json",
-        )
+        if not getattr(self._rules_tokenizer, "has_offsets", True):
+            raise InputError("set add_prefix_space to false in tokenizer.json to locate tokens")
 
-    def tokens_with_offsets(self, text: tf.Tensor) -> TextTokens:
+    def tokens_with_offsets(self, text: tf.Tensor) -> word_ops.TextTokens:
         """Returns the tokens of texts, string [B]; an [UNK] spans its whole word."""
         if self._rules_tokenizer is not None:
             return self._rules_tokenizer(text)
-        words = words_of(text, lowercase=self.lowercase)
+        words, source_indices, source = word_ops.split_words(text, lowercase=self.lowercase)
         tokens, byte_starts, _ = self._wordpiece.tokenize_with_offsets(_word_strings(words))
         with tf.device("CPU:0"):
-            widths = utf8_widths(words.words.flat_values)
+            widths = word_ops.utf8_widths(words.flat_values)
             bytes_before = tf.pad(tf.cumsum(widths), [[1, 0]])
-            word_bytes = tf.gather(bytes_before, words.words.values.row_starts())
+            word_bytes = tf.gather(bytes_before, words.values.row_starts())
             token_bytes = tf.gather(word_bytes, tokens.value_rowids()) + byte_starts.values
             starts = _lower_bounds(bytes_before, token_bytes)
-            characters = RaggedTensor.from_row_starts(
-                words.source_indices.flat_values, starts, validate=False
-            )
-            return TextTokens(
-                regrouped(tokens, words.words.row_splits), *_spans(characters), words.source
-            )
+            characters = word_ops.from_row_starts(source_indices.flat_values, starts)
+            token_ids = word_ops.merge_rows(tokens, words.row_splits)
+            return word_ops.TextTokens(token_ids, *_bounds_of(characters), source)
 
-    def unit_tokens(self, text: tf.Tensor, *, unit: str) -> WordTokens:
-        """Returns the tokens of texts with the units of `downstream.ner.words.units_of`."""
+    def unit_tokens(self, text: tf.Tensor, *, unit: str) -> UnitTokens:
+        """Returns the tokens of texts with the units of `kinds.words.tokenized_units`."""
         if unit == "word":
-            return self.word_tokens(text)
+            return self._word_tokens(text)
         self.check_has_offsets()
         ids, starts, ends, source = self.tokens_with_offsets(text)
         with tf.device("CPU:0"):
-            is_kept = tf.logical_not(source.has_any(DROPPED))
-            num_spaces = num_before(is_kept & source.has_any(SPACE))
+            is_kept = tf.logical_not(source.has_any(word_ops.DROPPED))
+            num_spaces = word_ops.num_before(is_kept & source.has_any(word_ops.SPACE))
             before = tf.gather(num_spaces, starts)
             is_first = tf.ones_like(starts, tf.bool)
             if unit == "eojeol":
                 texts = ids.value_rowids()
-                is_first = before != previous(before, filler=-1)
-                is_first |= texts != previous(texts, filler=-1)
+                is_first = before != word_ops.previous(before, filler=-1)
+                is_first |= texts != word_ops.previous(texts, filler=-1)
             with_text = tf.where(tf.gather(num_spaces, ends) - before < ends - starts)[:, 0]
-            numbers, rows = tf.unique(tf.gather(num_before(is_first)[1:], with_text), tf.int64)
+            unit_numbers = word_ops.num_before(is_first)[1:]
+            numbers, rows = tf.unique(tf.gather(unit_numbers, with_text), tf.int64)
             first_tokens = tf.gather(tf.where(is_first)[:, 0], numbers - 1)
-            return WordTokens(
-                ids,
-                first_tokens,
-                _lower_bounds(first_tokens, ids.row_splits),
-                tf.math.segment_min(tf.gather(starts, with_text), rows),
-                tf.math.segment_max(tf.gather(ends, with_text), rows),
-                source,
-            )
+            splits = _lower_bounds(first_tokens, ids.row_splits)
+            unit_starts = tf.math.segment_min(tf.gather(starts, with_text), rows)
+            unit_ends = tf.math.segment_max(tf.gather(ends, with_text), rows)
+            return UnitTokens(ids, first_tokens, splits, unit_starts, unit_ends, source)
 
-    def word_tokens(self, text: tf.Tensor) -> WordTokens:
-        """Returns the tokens of each word of texts as `downstream.ner.words.word_tokens`."""
+    def _word_tokens(self, text: tf.Tensor) -> UnitTokens:
+        """Tokenizes each word by itself, as `kinds.words.word_tokens` does."""
+        lowercase = self.lowercase and self._rules_tokenizer is None
+        words, indices, source = word_ops.split_words(text, lowercase=lowercase)
         if self._rules_tokenizer is None:
-            words = words_of(text, lowercase=self.lowercase)
             tokens = self._wordpiece.tokenize(_word_strings(words))
         else:
-            words = words_of(text, lowercase=False)
-            tokens = self._rules_tokenizer(
-                " " + tf.strings.unicode_encode(words.words.values, "UTF-8")
-            )
+            texts = tf.strings.unicode_encode(words.values, "UTF-8")
+            tokens = self._rules_tokenizer(" " + texts)
             num_missing = tf.cast(tokens.ids.row_lengths() == 0, tf.int64)
             unknown = tf.fill([tf.reduce_sum(num_missing)], self.vocabulary.unk_id)
-            unknown = RaggedTensor.from_row_lengths(unknown, num_missing, validate=False)
-            tokens = cast(tf.RaggedTensor, tf.concat([tokens.ids, unknown], axis=1))
+            unknown = word_ops.RaggedTensor.from_row_lengths(unknown, num_missing, validate=False)
+            tokens: Any = tf.concat([tokens.ids, unknown], axis=1)
         with tf.device("CPU:0"):
-            return WordTokens(
-                regrouped(tokens, words.words.row_splits),
-                tokens.row_starts(),
-                words.words.row_splits,
-                *_spans(words.source_indices.values),
-                words.source,
-            )
+            splits, ids = words.row_splits, word_ops.merge_rows(tokens, words.row_splits)
+            return UnitTokens(ids, tokens.row_starts(), splits, *_bounds_of(indices.values), source)
 
 
 class MaskedTextToInputs(TextToInputs):
-    """Same as `TextToInputs`, with "[MASK]" in texts as mask tokens, as `ids_with_masks`."""
+    """A `TextToInputs` that reads "[MASK]" in texts as the mask token, as `ids_with_masks` does."""
 
-    def tokens(self, text):
+    def tokens(self, text: tf.Tensor) -> tf.RaggedTensor:
         parts = tf.strings.split(tf.strings.regex_replace(text, MASK_PATTERN, MASK), MASK)
         tokens = super().tokens(parts.values)
         masks = tf.fill([tokens.nrows(), 1], self.vocabulary.mask_id)
         with_masks = tf.concat([masks, tokens], axis=1)
-        return regrouped(with_masks, parts.row_splits)[:, 1:]
+        return word_ops.merge_rows(with_masks, parts.row_splits)[:, 1:]
 
 
 def in_batches(
     rows: dict[str, tf.Tensor], function: Callable[..., Mapping[str, tf.Tensor]]
 ) -> dict[str, tf.Tensor]:
     """Calls `function(**rows)` for WINDOWS_AT_ONCE rows at a time and concatenates its outputs."""
-    specs = {
-        name: tf.TensorSpec([None, *each.shape[1:]], each.dtype) for name, each in rows.items()
-    }
     traceable: Any = tf.function(function, autograph=False)
-    of_batch = traceable.get_concrete_function(**specs)
+    of_batch = traceable.get_concrete_function(
+        **{name: tf.TensorSpec([None, *each.shape[1:]], each.dtype) for name, each in rows.items()}
+    )
     num_rows = tf.shape(next(iter(rows.values())))[0]
     num_batches = (num_rows + WINDOWS_AT_ONCE - 1) // WINDOWS_AT_ONCE
     outputs = {
@@ -255,21 +211,19 @@ def in_batches(
     return {name: array.concat() for name, array in outputs.items()}
 
 
-def _word_strings(words: TextWords) -> tf.Tensor:
+def _word_strings(words: tf.RaggedTensor) -> tf.Tensor:
     """Returns the text of each word, string [W]; words that are too long become [UNK]."""
-    characters = words.words.values
-    is_long = characters.row_lengths() > MAX_WORD_CHARACTERS
-    return tf.where(is_long, "[UNK]", tf.strings.unicode_encode(characters, "UTF-8"))
+    is_long = words.values.row_lengths() > MAX_WORD_CHARACTERS
+    return tf.where(is_long, "[UNK]", tf.strings.unicode_encode(words.values, "UTF-8"))
 
 
-def _spans(indices: tf.RaggedTensor) -> tuple[tf.Tensor, tf.Tensor]:
+def _bounds_of(indices: tf.RaggedTensor) -> tuple[tf.Tensor, tf.Tensor]:
     """Returns the smallest index in each row, and the largest plus 1."""
     values, rows = indices.values, indices.value_rowids()
     return tf.math.segment_min(values, rows), tf.math.segment_max(values, rows) + 1
 
 
 def _lower_bounds(sorted_values: tf.Tensor, values: tf.Tensor) -> tf.Tensor:
-    """Returns the same as `tf.searchsorted`, which refuses an empty tensor."""
-    return tf.raw_ops.LowerBound(
-        sorted_inputs=sorted_values[None], values=values[None], out_type=tf.int64
-    )[0]
+    """Does the same as `tf.searchsorted`, which refuses an empty tensor."""
+    rows = {"sorted_inputs": sorted_values[None], "values": values[None]}
+    return tf.raw_ops.LowerBound(**rows, out_type=tf.int64)[0]

@@ -1,17 +1,16 @@
 """Tokenizes text with a Unigram model inside a TF graph.
 
-A Viterbi search finds the best tokens of all words of a batch together. tensorflow-text's
-SentencePiece tokenizer adds scores in float32. `tokenizers` adds them in float64, which can give
-another result where two sequences have equal scores ("ww" "w" and "w" "ww").
+A Viterbi search finds the best tokens of all words of a batch together. It adds scores in float64,
+as `tokenizers` does; tensorflow-text adds float32, which can decide otherwise for equal scores.
 """
 
 import json
-from typing import cast
+from typing import Any
 
 import numpy as np
 import tensorflow as tf
 
-from bert_keras.errors import check
+from bert_keras.errors import InputError
 from bert_keras.exporting.text_ops import words as word_ops
 from bert_keras.exporting.text_ops.normalization import Normalization
 from bert_keras.text.vocab import WORD_MARK, Vocabulary
@@ -27,11 +26,7 @@ class Unigrams(tf.Module):
     """Tokenizes texts, string [B], with the same ids and offsets as `FastTokenizer`.
 
     Bytes that are not valid UTF-8 are dropped. The search has a step for each letter of the longest
-    word; a word of more than 4,096 letters is divided into parts of that length, and no token goes
-    from one part to the next.
-
-    Raises:
-        InputError: The rules of the vocabulary are not those of ALBERT, XLM-RoBERTa or KoBERT.
+    word; a word is divided after each 4,096 letters, and no token goes from one part to the next.
     """
 
     def __init__(self, vocabulary: Vocabulary):
@@ -39,39 +34,36 @@ class Unigrams(tf.Module):
         rules = json.loads(vocabulary.rules)
         splitter = rules["pre_tokenizer"]
         splits = [each["type"] for each in splitter.get("pretokenizers", (splitter,))]
-        check(
+        if not (
             splits == ["WhitespaceSplit", "Metaspace"]
             and splitter["pretokenizers"][1]["prepend_scheme"] == "always"
-            and not rules["model"].get("byte_fallback"),
-            f"the tokenizer splits with {', '.join(splits)}; an exported graph supports only "
-            "WhitespaceSplit and Metaspace with prepend_scheme always and no byte_fallback",
-        )
+            and not rules["model"].get("byte_fallback")
+        ):
+            raise InputError(
+                "an exported graph supports only Unigram with WhitespaceSplit, then Metaspace with "
+                f"prepend_scheme always, and no byte_fallback; the tokenizer has {splits}"
+            )
         self._normalization = Normalization(rules["normalizer"] or {})
-        self._tree = _Tree(rules["model"], vocabulary)
+        self.tree = _Tree(rules["model"], vocabulary)
 
     def __call__(self, text: tf.Tensor) -> word_ops.TextTokens:
         with tf.device("CPU:0"):
-            source = word_ops.source_points(text)
+            source = word_ops.decode_points(text)
             points = self._normalization(source)
             is_letter = tf.logical_not(points.has_any(word_ops.SPACE))
-            words = points.words(
-                is_first=is_letter & tf.logical_not(word_ops.previous(is_letter)),
-                is_space=tf.logical_not(is_letter),
-            )
+            is_first = is_letter & tf.logical_not(word_ops.previous(is_letter))
+            words = points.words(is_first=is_first, is_space=tf.logical_not(is_letter))
             # The word mark "▁" has the position of the word's first letter.
             letters = tf.concat([words.values[:, :1], words.values], axis=1)
             marks = tf.fill([letters.nrows(), 1], ord(WORD_MARK))
             word_letters = words.values.with_values(tf.gather(points.values, words.flat_values))
-            tokens, starts, word_ids = _best_tokens(
-                cast(tf.RaggedTensor, tf.concat([marks, word_letters], axis=1)), self._tree
-            )
-            of_words = word_ops.RaggedTensor.from_value_rowids(
-                tokens, word_ids, nrows=letters.nrows(), validate=False
-            )
+            marked: Any = tf.concat([marks, word_letters], axis=1)
+            tokens, starts, word_ids = _best_tokens(marked, self.tree)
+            of_words = word_ops.from_value_rowids(tokens, word_ids, nrows=letters.nrows())
             source_indices = tf.gather(points.source_indices, letters.values)
             ends = tf.concat([starts, [tf.size(source_indices, tf.int64)]], axis=0)[1:]
             return word_ops.TextTokens(
-                word_ops.regrouped(of_words, words.row_splits),
+                word_ops.merge_rows(of_words, words.row_splits),
                 tf.gather(source_indices, starts),
                 tf.gather(source_indices, ends - 1) + 1,
                 source,
@@ -83,11 +75,8 @@ class _Tree(tf.Module):
 
     def __init__(self, model: dict, vocabulary: Vocabulary):
         super().__init__()
-        tokens = [
-            (token, number, score)
-            for number, (token, score) in enumerate(model["vocab"])
-            if token not in vocabulary.specials.tokens
-        ]
+        specials, pieces = vocabulary.specials.tokens, enumerate(model["vocab"])
+        tokens = [(token, n, score) for n, (token, score) in pieces if token not in specials]
         self.unk_id = model["unk_id"]
         self.unknown_score = min(score for _, score in model["vocab"]) - _UNKNOWN_PENALTY
         self.longest = max(len(token) for token, _, _ in tokens)
@@ -103,24 +92,22 @@ class _Tree(tf.Module):
             self.tokens, self.scores = tf.constant(numbers), tf.constant(scores)
         steps = {states[p[:-1]] * _POINTS + ord(p[-1]): n for p, n in states.items() if p}
         keys, values = np.array([*steps], np.int64), np.array([*steps.values()], np.int32)
-        self._steps = tf.lookup.StaticHashTable(
-            tf.lookup.KeyValueTensorInitializer(keys, values), _NONE
-        )
+        self._steps = word_ops.make_hash_table(keys, values, default=_NONE)
 
     def step(self, states: tf.Tensor, letters: tf.Tensor) -> tf.Tensor:
-        """Returns the state after each state and letter, int32 [N]; _NONE if there is none."""
+        """Returns the state after each state and letter, int32 [X]; _NONE if there is none."""
         keys = tf.cast(states, tf.int64) * _POINTS + tf.cast(letters, tf.int64)
         return tf.where(states == _NONE, _NONE, self._steps.lookup(keys))
 
 
 def _best_tokens(words: tf.RaggedTensor, tree: _Tree) -> tuple[tf.Tensor, tf.Tensor, tf.Tensor]:
-    """Finds the tokens with the best total score for each word, int32 [W,(letters)] (Viterbi)."""
-    # Returns the id of each token, int32 [P], the index of its first letter and of its word.
+    """Finds the tokens with the best total score for each word, int32 [W,(letters)] (Viterbi).
+
+    Returns the id of each token, int32 [tokens], the index of its first letter and of its word.
+    """
     letters, of_words = tf.range(tf.size(words.values, tf.int64)), words.value_rowids()
     is_start = (letters - tf.gather(words.row_starts(), of_words)) % _MAX_LETTERS == 0
-    parts = word_ops.RaggedTensor.from_row_starts(
-        words.values, tf.where(is_start)[:, 0], validate=False
-    )
+    parts = word_ops.from_row_starts(words.values, tf.where(is_start)[:, 0])
     scores_XL, tokens_XL, lengths_L = _tokens_ending(parts, tree)
     part_ids, chosen = parts.value_rowids(), _best_lengths(parts, scores_XL)
     first = letters + 1 - tf.gather(lengths_L, chosen)
@@ -129,7 +116,7 @@ def _best_tokens(words: tf.RaggedTensor, tree: _Tree) -> tuple[tf.Tensor, tf.Ten
     is_last = letters == tf.gather(parts.row_splits[1:], part_ids) - 1
 
     def backward(distance, preceding, is_last):
-        # Marks the last letters of tokens up to 2 * `distance` tokens before the last one.
+        # Marks the last letters of up to 2 * `distance` tokens before the last one.
         found = tf.gather(preceding, tf.where(is_last))
         is_last = tf.tensor_scatter_nd_update(is_last, found, tf.fill(tf.shape(found)[:1], True))
         return 2 * distance, tf.gather(preceding, preceding), is_last
@@ -144,9 +131,8 @@ def _best_tokens(words: tf.RaggedTensor, tree: _Tree) -> tuple[tf.Tensor, tf.Ten
     first, word_ids = tf.gather(first, last), tf.gather(of_words, last)
     # Adjacent unknown letters form one unknown token.
     is_unknown = tokens == tree.unk_id
-    is_repeated = (
-        is_unknown & word_ops.previous(is_unknown) & (word_ids == word_ops.previous(word_ids))
-    )
+    is_repeated = is_unknown & word_ops.previous(is_unknown)
+    is_repeated &= word_ids == word_ops.previous(word_ids)
     indices = tf.where(tf.logical_not(is_repeated))[:, 0]
     return tf.gather(tokens, indices), tf.gather(first, indices), tf.gather(word_ids, indices)
 
@@ -183,9 +169,11 @@ def _best_lengths(words: tf.RaggedTensor, scores_XL: tf.Tensor) -> tf.Tensor:
 
 
 def _tokens_ending(words: tf.RaggedTensor, tree: _Tree) -> tuple[tf.Tensor, tf.Tensor, tf.Tensor]:
-    """Returns the tokens that can end at each of X letters, one for each of L lengths."""
-    # These are the scores, float64 [X,L], -inf where no token exists, the ids, int32 [X,L], and the
-    # lengths, int64 [L]. The longest comes first: of equal total scores, the first is chosen.
+    """Returns the tokens that can end at each of X letters, one for each of L lengths.
+
+    Returns their scores, float64 [X,L], -inf where no token exists, their ids, int32 [X,L], and
+    their lengths, int64 [L]. The longest comes first, because the first of equal scores is chosen.
+    """
     letters, word_ends = words.values, tf.gather(words.row_splits[1:], words.value_rowids())
     num_remaining = word_ends - tf.range(tf.size(letters, tf.int64))
     states, scores, tokens = tf.zeros_like(letters), [], []

@@ -1,7 +1,7 @@
 """Splits raw text into the same words as `bert_keras.text`, inside a TF graph.
 
 Most tensors are flat: they concatenate the elements of several texts. The graph contains Python's
-Unicode tables, so the result does not depend on those of a server or its locale.
+Unicode tables, so the result does not depend on a server's tables or locale.
 """
 
 import sys
@@ -13,9 +13,12 @@ from typing import Any, NamedTuple
 import numpy as np
 import tensorflow as tf
 
-from bert_keras.text.google_words import is_alone, is_dropped
+from bert_keras.text.tokenizer import is_alone, is_dropped
 
 RaggedTensor: Any = tf.RaggedTensor  # the type checker's stubs lack its constructors
+from_row_starts = partial(RaggedTensor.from_row_starts, validate=False)
+from_row_splits = partial(RaggedTensor.from_row_splits, validate=False)
+from_value_rowids = partial(RaggedTensor.from_value_rowids, validate=False)
 _CAPITAL_SIGMA, _SMALL_SIGMA, _FINAL_SIGMA = map(ord, "Σσς")
 BLOCK_BITS = 8
 # Code points in a block. Most blocks are equal, so a table stores each distinct block once.
@@ -41,58 +44,55 @@ class Replacements(NamedTuple):
 
 
 @cache
-def properties() -> PointTable:
+def property_table() -> PointTable:
     """Returns the property bits and the canonical combining class of each code point."""
-
-    def of_block(block: str) -> list[int]:
-        if _is_assigned(block):
-            return [*map(_properties, block)]
-        # An unassigned block lies completely inside or outside the CJK ranges.
-        return [ALONE * is_alone(block[0])] * BLOCK
-
-    return table_of(of_block)
+    # An unassigned block lies completely inside or outside the CJK ranges.
+    return make_table(
+        lambda b: [*map(_property_bits, b)] if _is_assigned(b) else [ALONE * is_alone(b[0])] * BLOCK
+    )
 
 
 @cache
-def lowercase_decomposed() -> Replacements:
+def _lowercase_replacements() -> Replacements:
     """Returns each code point in lower case and NFD; dropped characters become nothing."""
 
-    def of_block(block: str) -> Sequence[str]:
-        if not _is_assigned(block):
-            return block
-        return [
-            "" if is_dropped(each) else unicodedata.normalize("NFD", each.lower()) for each in block
-        ]
+    def normalize(character: str) -> str:
+        return "" if is_dropped(character) else unicodedata.normalize("NFD", character.lower())
 
-    return replacements_of(of_block)
+    return make_replacements(lambda b: [*map(normalize, b)] if _is_assigned(b) else b)
 
 
-def replacements_of(of_block: Callable[[str], Sequence[str]]) -> Replacements:
-    """Builds the replacements of all code points; `of_block` takes the characters of a block."""
+def make_replacements(texts_of: Callable[[str], Sequence[str]]) -> Replacements:
+    """Builds the replacements of all code points; `texts_of` takes the characters of a block."""
     replacements = {"\0": 0}  # any single character, because the replacement 0 has length 1
 
     def indices_of(block: str) -> list[int]:
         return [
             0 if new == old else replacements.setdefault(new, len(replacements))
-            for old, new in zip(block, of_block(block), strict=True)
+            for old, new in zip(block, texts_of(block), strict=True)
         ]
 
-    table = table_of(indices_of)
+    table = make_table(indices_of)
     points = np.array([*map(ord, "".join(replacements))], np.int32)
     starts = np.cumsum([0, *map(len, replacements)], dtype=np.int32)
     return Replacements(table, points, starts)
 
 
-def table_of(of_block: Callable[[str], Sequence[int] | np.ndarray]) -> PointTable:
-    """Builds a table of all code points; `of_block` takes the characters of a block."""
+def make_table(values_of: Callable[[str], Sequence[int] | np.ndarray]) -> PointTable:
+    """Builds a table of all code points; `values_of` takes the characters of a block."""
     block_starts = range(0, sys.maxunicode + 1, BLOCK)
     blocks = ("".join(map(chr, range(first, first + BLOCK))) for first in block_starts)
-    values = np.array([of_block(block) for block in blocks], np.int32)
+    values = np.array([*map(values_of, blocks)], np.int32)
     distinct, block_indices = np.unique(values, axis=0, return_inverse=True)
     return PointTable(block_indices.reshape(-1).astype(np.int32) * BLOCK, distinct.reshape(-1))
 
 
-def without_surrogates(block: str) -> str:
+def make_hash_table(keys: Any, values: Any, *, default: int) -> tf.lookup.StaticHashTable:
+    """Returns a table from each key to its value, and from any other key to `default`."""
+    return tf.lookup.StaticHashTable(tf.lookup.KeyValueTensorInitializer(keys, values), default)
+
+
+def replace_surrogates(block: str) -> str:
     """Replaces surrogates by "?". `tokenizers` refuses surrogates, and valid text has none."""
     return "".join("?" if 0xD800 <= ord(each) < 0xE000 else each for each in block)
 
@@ -103,7 +103,7 @@ def _is_assigned(block: str) -> bool:
     return not {*map(unicodedata.category, block)} <= {"Cn", "Co", "Cs"}
 
 
-def _properties(character: str) -> int:
+def _property_bits(character: str) -> int:
     bits = unicodedata.combining(character)
     bits |= SPACE * character.isspace() | ALONE * is_alone(character)
     bits |= ACCENT * (unicodedata.category(character) == "Mn")
@@ -118,14 +118,13 @@ def _properties(character: str) -> int:
     return bits
 
 
-def regrouped(rows: tf.RaggedTensor, splits: tf.Tensor) -> tf.RaggedTensor:
+def merge_rows(rows: tf.RaggedTensor, splits: tf.Tensor) -> tf.RaggedTensor:
     """Concatenates consecutive rows: row n of the result has the rows splits[n] to splits[n+1]."""
-    splits = tf.gather(rows.row_splits, splits)
-    return RaggedTensor.from_row_splits(rows.values, splits, validate=False)
+    return from_row_splits(rows.values, tf.gather(rows.row_splits, splits))
 
 
 def num_before(is_chosen: tf.Tensor) -> tf.Tensor:
-    """Counts the True elements of bool [N] before each position and before the end, int64 [N+1]."""
+    """Counts the True elements of bool [X] before each position and before the end, int64 [X+1]."""
     return tf.pad(tf.cumsum(tf.cast(is_chosen, tf.int64)), [[1, 0]])
 
 
@@ -140,7 +139,7 @@ def following(values: tf.Tensor, distance: int = 1) -> tf.Tensor:
 
 
 def every_second(is_chosen: tf.Tensor) -> tf.Tensor:
-    """Keeps the first, third, fifth, ... element of each run of True elements, bool [N]."""
+    """Keeps the first, third, fifth, ... element of each run of True elements, bool [X]."""
     is_start = is_chosen & tf.logical_not(previous(is_chosen))
     starts = tf.pad(tf.where(is_start)[:, 0], [[1, 0]])
     start = tf.gather(starts, num_before(is_start)[1:])
@@ -151,14 +150,14 @@ def every_second(is_chosen: tf.Tensor) -> tf.Tensor:
 class Points(NamedTuple):
     """Code points of B texts, one text after another."""
 
-    values: tf.Tensor  # int32 [N]
-    splits: tf.Tensor  # int64 [B+1], the index of each text's first code point, then N
-    properties: tf.Tensor  # int32 [N], property bits and combining class of each
-    # int64 [N], the index in the source texts of the code point that each one comes from
+    values: tf.Tensor  # int32 [X]
+    splits: tf.Tensor  # int64 [B+1], the index of each text's first code point, then X
+    properties: tf.Tensor  # int32 [X], property bits and combining class of each
+    # int64 [X], the index in the source texts of the code point that each one comes from
     source_indices: tf.Tensor
 
     def has_any(self, properties: int) -> tf.Tensor:
-        """Returns whether each code point has any of these property bits, bool [N]."""
+        """Returns whether each code point has any of these property bits, bool [X]."""
         return self.properties & properties != 0
 
     def map(self, function: Callable[[tf.Tensor], tf.Tensor]) -> "Points":
@@ -167,7 +166,7 @@ class Points(NamedTuple):
         return Points(function(values), splits, *map(function, others))
 
     def without(self, is_dropped: tf.Tensor) -> "Points":
-        """Returns the code points for which `is_dropped`, bool [N], is False."""
+        """Returns the code points for which `is_dropped`, bool [X], is False."""
         is_other = tf.logical_not(is_dropped)
         points = self.map(partial(tf.gather, indices=tf.where(is_other)[:, 0]))
         return points._replace(splits=tf.gather(num_before(is_other), self.splits))
@@ -175,92 +174,88 @@ class Points(NamedTuple):
     def words(self, *, is_first: tf.Tensor, is_space: tf.Tensor) -> tf.RaggedTensor:
         """Groups the indices of code points into words, int64 [B,(words),(characters)].
 
-        `is_first`, bool [N], says where a word begins, `is_space` what belongs to no word.
+        `is_first`, bool [X], is where a word begins. Where `is_space` is True, there is no word.
         """
         indices = tf.where(tf.logical_not(is_space))[:, 0]
         starts = tf.where(tf.gather(is_first, indices))[:, 0]
         splits = tf.gather(num_before(is_first), self.splits)
-        words = RaggedTensor.from_row_starts(indices, starts, validate=False)
-        return RaggedTensor.from_row_splits(words, splits, validate=False)
+        return from_row_splits(from_row_starts(indices, starts), splits)
 
     def after_marks(self, ends: tf.Tensor) -> tf.Tensor:
-        """Moves the ends of spans past combining marks, as `downstream.squad.answers.cut`."""
+        """Moves the ends of spans past combining marks, as `kinds.span.with_marks`."""
         is_base = tf.logical_not(self.has_any(ACCENT))
         return tf.gather(tf.where(is_base)[:, 0], tf.gather(num_before(is_base), ends))
 
-    def cut(self, starts: tf.Tensor, ends: tf.Tensor) -> tf.Tensor:
-        """Returns the text of the spans [start, end), string [N]."""
+    def span_texts(self, starts: tf.Tensor, ends: tf.Tensor) -> tf.Tensor:
+        """Returns the text of the spans [start, end), string [X]."""
         indices = tf.ragged.range(starts, tf.maximum(starts, ends), row_splits_dtype=tf.int64)
         points = indices.with_values(tf.gather(self.values, indices.values))
         return tf.strings.unicode_encode(points, "UTF-8")
 
     def in_text(self, indices: tf.Tensor, texts: tf.Tensor) -> tf.Tensor:
-        """Converts indices in `values` into indices in the text `texts` of each, int32 [N]."""
+        """Converts indices in `values` into indices in the text `texts` of each, int32 [X]."""
         return tf.cast(indices - tf.gather(self.splits, texts), tf.int32)
 
 
-class TextWords(NamedTuple):
-    """Normalized words of B texts."""
-
-    words: tf.RaggedTensor  # int32 [B,(words),(characters)], code points
-    source_indices: tf.RaggedTensor  # int64, same shape; the index in `source` of each character
-    source: Points  # all texts with a space after each
-
-
 class TextTokens(NamedTuple):
-    """P tokens of B texts, with their positions in the texts."""
+    """The tokens of B texts, with their positions in the texts."""
 
     ids: tf.RaggedTensor  # int32 [B,(tokens)]
-    starts: tf.Tensor  # int64 [P], the index in `source` of each token's first character
-    ends: tf.Tensor  # int64 [P], one more than the index of its last character
+    starts: tf.Tensor  # int64 [tokens], the index in `source` of each token's first character
+    ends: tf.Tensor  # int64 [tokens], one more than the index of its last character
     source: Points  # all texts with one more character after each
 
 
-def words_of(text: tf.Tensor, *, lowercase: bool) -> TextWords:
-    """Splits texts, string [B], into words; with `lowercase` in lower case and without accents."""
+def split_words(
+    text: tf.Tensor, *, lowercase: bool
+) -> tuple[tf.RaggedTensor, tf.RaggedTensor, Points]:
+    """Splits texts, string [B], into words; with `lowercase` in lower case and without accents.
+
+    Returns the code points of the words, int32 [B,(words),(characters)], the index in the source of
+    each, int64 of the same shape, and the source: all texts with a space after each.
+    """
     with tf.device("CPU:0"):
-        source = source_points(text)
+        source = decode_points(text)
         points, dropped = source, DROPPED
         if lowercase:
-            small = replaced(_with_lowercase_sigmas(source), lowercase_decomposed())
-            points, dropped = in_order(small), ACCENT
+            lower = replace_points(_lowercase_sigmas(source), _lowercase_replacements())
+            points, dropped = sort_marks(lower), ACCENT
         points = points.without(points.has_any(dropped))
         is_space = points.has_any(SPACE)
         is_within = tf.logical_not(points.has_any(SPACE | ALONE))
         continues = is_within & previous(is_within)
         characters = points.words(is_first=tf.logical_not(is_space | continues), is_space=is_space)
-        words, source_indices = (
-            characters.with_flat_values(tf.gather(each, characters.flat_values))
-            for each in (points.values, points.source_indices)
-        )
-        return TextWords(words, source_indices, source)
+        indices = characters.flat_values
+        words = characters.with_flat_values(tf.gather(points.values, indices))
+        source_indices = characters.with_flat_values(tf.gather(points.source_indices, indices))
+        return words, source_indices, source
 
 
-def source_points(text: tf.Tensor, *, end: str = " ") -> Points:
+def decode_points(text: tf.Tensor, *, end: str = " ") -> Points:
     """Decodes texts, string [B], without invalid bytes, and with `end`, which separates them."""
     decoded = tf.strings.unicode_decode(text + end, "UTF-8", errors="ignore")
-    return points_of(decoded.values, decoded.row_splits)
+    return make_points(decoded.values, decoded.row_splits)
 
 
-def points_of(values: tf.Tensor, splits: tf.Tensor) -> Points:
-    """Returns code points, int32 [N], as `Points`; `splits` is int64 [B+1]."""
+def make_points(values: tf.Tensor, splits: tf.Tensor) -> Points:
+    """Returns code points, int32 [X], as `Points`; `splits` is int64 [B+1]."""
     indices = tf.range(tf.size(values, tf.int64))
-    return Points(values, splits, looked_up(properties(), values), indices)
+    return Points(values, splits, look_up(property_table(), values), indices)
 
 
-def looked_up(table: PointTable, points: tf.Tensor) -> tf.Tensor:
-    """Returns the value that `table` has for each code point, int32 [N]."""
+def look_up(table: PointTable, points: tf.Tensor) -> tf.Tensor:
+    """Returns the value that `table` has for each code point, int32 [X]."""
     starts = tf.gather(table.starts, tf.bitwise.right_shift(points, BLOCK_BITS))
     return tf.gather(table.values, starts + (points & BLOCK - 1))
 
 
 def utf8_widths(points: tf.Tensor) -> tf.Tensor:
-    """Returns the number of bytes that UTF-8 uses for each code point, int64 [N]."""
+    """Returns the number of bytes that UTF-8 uses for each code point, int64 [X]."""
     return tf.add_n([tf.cast(points >= first, tf.int64) for first in (0, 0x80, 0x800, 0x10000)])
 
 
-def _with_lowercase_sigmas(points: Points) -> Points:
-    """Converts capital sigmas to lower case: to ς after a letter and before no other, else to σ."""
+def _lowercase_sigmas(points: Points) -> Points:
+    """Converts capital sigmas to lower case: to ς at the end of a word, elsewhere to σ."""
     is_relevant = tf.logical_not(points.has_any(IGNORABLE))
     is_letter = tf.pad(tf.boolean_mask(points.has_any(CASED), is_relevant), [[1, 1]])
     index = num_before(is_relevant)
@@ -269,10 +264,10 @@ def _with_lowercase_sigmas(points: Points) -> Points:
     return points._replace(values=tf.where(points.values == _CAPITAL_SIGMA, small, points.values))
 
 
-def replaced(points: Points, replacements: Replacements) -> Points:
+def replace_points(points: Points, replacements: Replacements) -> Points:
     """Replaces each code point by zero, one or several code points."""
     # Unchanged code points (index 0) are gathered from the text, appended to the replacements.
-    index = looked_up(replacements.indices, points.values)
+    index = look_up(replacements.indices, points.values)
     starts = tf.constant(replacements.starts)
     from_text = len(replacements.points) + tf.range(tf.size(index))
     first = tf.where(index == 0, from_text, tf.gather(starts, index))
@@ -281,16 +276,14 @@ def replaced(points: Points, replacements: Replacements) -> Points:
     values = tf.gather(tf.concat([replacements.points, points.values], axis=0), indices.values)
     splits = tf.gather(indices.row_splits, points.splits)
     source_indices = tf.gather(points.source_indices, indices.value_rowids())
-    return points_of(values, splits)._replace(source_indices=source_indices)
+    return make_points(values, splits)._replace(source_indices=source_indices)
 
 
-def in_order(points: Points) -> Points:
+def sort_marks(points: Points) -> Points:
     """Sorts each run of combining marks by combining class, which is NFD's canonical order."""
     classes = tf.cast(points.properties & COMBINING_CLASS, tf.int64)
     marks = tf.where(classes > 0)
     keys = tf.gather_nd(num_before(classes == 0), marks) * (COMBINING_CLASS + 1)
-    order = tf.argsort(keys + tf.gather_nd(classes, marks), stable=True)
-    ordered = tf.gather(marks, order)
-    return points.map(
-        lambda each: tf.tensor_scatter_nd_update(each, marks, tf.gather_nd(each, ordered))
-    )
+    ordered = tf.gather(marks, tf.argsort(keys + tf.gather_nd(classes, marks), stable=True))
+    update = tf.tensor_scatter_nd_update
+    return points.map(lambda each: update(each, marks, tf.gather_nd(each, ordered)))

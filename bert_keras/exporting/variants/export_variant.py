@@ -4,41 +4,39 @@ import contextlib
 import shutil
 import tempfile
 import time
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from statistics import median
-from typing import Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 import tensorflow as tf
 from tqdm import tqdm
 
-from bert_keras.data.buckets import longest_first_batches
-from bert_keras.data.encoded import Encoded
-from bert_keras.downstream.sentences.pairs import SENTENCE_PAIRS_TASK
-from bert_keras.downstream.task import Task
-from bert_keras.errors import check
+from bert_keras.data.encoded import Encoded, longest_first_batches
+from bert_keras.errors import InputError
 from bert_keras.exporting.variants.variant import Bfloat16, Float16, Int8, Variant
-from bert_keras.exporting.verify import loaded
+from bert_keras.exporting.verify import Run, loaded
 from bert_keras.exporting.version_folder import METADATA
 from bert_keras.files import StrPath, atomic_folder, json_object, readable_size, write_json
 
-FLOAT32 = "float32"
+if TYPE_CHECKING:
+    from bert_keras.downstream.task import Task
+
 SAVED_MODELS: dict[str, type[Variant]] = {"float16": Float16, "bfloat16": Bfloat16, "int8": Int8}
 MAX_SCORE_DROP = 0.5  # points, of 100, by which the score may drop by default
 
+_FLOAT32 = "float32"
+_SENTENCE_ENCODER = "BertSentenceEncoder"  # its signature takes single texts, its task pairs
 _BATCH_SIZE = 32
 _NUM_LONG_TEXTS, _LONG_LENGTH = 8, 128  # texts and tokens of the larger batch that is timed
-_NUM_ROUNDS = 20  # in each of which every model is timed once
-
-# A function that runs the signature `tensors` of an exported model: inputs -> outputs, by name.
-Run = Callable[[Mapping[str, np.ndarray]], Mapping[str, np.ndarray]]
+_NUM_ROUNDS = 20
 
 
 class Scoring(NamedTuple):
     """The task and the labelled examples that score a model."""
 
-    task: Task
+    task: "Task"
     examples: Sequence
     encoded: Encoded
 
@@ -51,12 +49,12 @@ def export_variant(
     variant: str,
     max_score_drop: float,
 ) -> Path:
-    """Exports a variant and prints its size, time and score next to those of float32.
+    """Exports a variant and prints the size, time and score of the variant and of float32.
 
-    Both models are exported, loaded as TF Serving does, and get the same requests at their
-    signature `tensors`. The metadata of the variant stores the measurements. `write` takes a
-    version folder, and the class of a variant as `variant=`. Raises InputError if the variant loses
-    more than `max_score_drop` points, of 100.
+    Both models are exported and loaded as TF Serving loads them, and get the same requests at their
+    signature `tensors`. The metadata of the variant stores the measurements. `write` exports the
+    model to a folder, as the class `variant` if it gets one. Raises InputError if the score drops
+    by more than `max_score_drop` points of 100.
     """
     folder, task = Path(folder), scored.task
     with (
@@ -64,26 +62,20 @@ def export_variant(
         tempfile.TemporaryDirectory(dir=new_folder) as scratch,
         contextlib.ExitStack() as open_models,
     ):
-        # Warm-up requests contain the name of the model, which is that of the parent folder.
-        named = Path(folder.resolve().parent.name, folder.name)
-        folders = {name: Path(scratch, name, named) for name in (FLOAT32, variant)}
-        write(folders[FLOAT32])
+        named = Path(folder.resolve().parent.name, folder.name)  # warm-up requests have this name
+        folders = {name: Path(scratch, name, named) for name in (_FLOAT32, variant)}
+        write(folders[_FLOAT32])
         write(folders[variant], variant=SAVED_MODELS[variant])
-        models = {n: open_models.enter_context(opened(path)) for n, path in folders.items()}
-        times = seconds(models, task=task, encoded=scored.encoded)
-        figures = {
-            name: {"num_bytes": _num_bytes(path), "seconds": times[name]}
-            for name, path in folders.items()
-        }
-        for name, run in models.items():
-            figures[name]["score"] = score(run, scored)
-        _compare(figures, metric=task.metric, max_score_drop=max_score_drop)
-        num_examples = len(scored.examples)
-        measurements = {
-            "name": variant,
-            "figures": figures,
-            "scored_on": {"task": task.name, "metric": task.metric, "examples": num_examples},
-        }
+        runs = {name: open_models.enter_context(loaded(path)) for name, path in folders.items()}
+        times = measure_seconds(runs, scored)
+        figures = {}
+        for name, run in runs.items():
+            num_bytes = sum(p.stat().st_size for p in folders[name].rglob("*") if p.is_file())
+            score = measure_score(run, scored)
+            figures[name] = {"num_bytes": num_bytes, "seconds": times[name], "score": score}
+        compare_with_float32(figures, metric=task.metric, max_score_drop=max_score_drop)
+        scored_on = {"task": task.name, "metric": task.metric, "examples": len(scored.examples)}
+        measurements = {"name": variant, "figures": figures, "scored_on": scored_on}
         metadata = json_object(folders[variant] / METADATA)
         write_json(folders[variant] / METADATA, {**metadata, "variant": measurements})
         for each in folders[variant].iterdir():
@@ -91,14 +83,7 @@ def export_variant(
     return folder
 
 
-@contextlib.contextmanager
-def opened(folder: Path) -> Iterator[Run]:
-    """Loads an exported model and yields a function that runs its signature `tensors`."""
-    with loaded(folder) as run:
-        yield lambda inputs: run({"signature": "tensors", "inputs": inputs})
-
-
-def score(run: Run, scored: Scoring) -> float:
+def measure_score(run: Run, scored: Scoring) -> float:
     """Returns the score of an exported model by the metric of the task, in points up to 100."""
     task, examples, encoded = scored
     outputs: list = [None] * len(encoded)
@@ -106,18 +91,20 @@ def score(run: Run, scored: Scoring) -> float:
     for rows in tqdm(batches, desc="score", unit=" batches", leave=False, disable=None):
         inputs = encoded.batch(rows)[0]
         *groups, length = inputs["input_ids"].shape
-        if task.model == SENTENCE_PAIRS_TASK.model:  # its signature takes single texts
+        if task.model == _SENTENCE_ENCODER:
             inputs = {name: array.reshape(-1, length) for name, array in inputs.items()}
-            logits: Any = run(inputs)["embedding"].reshape(*groups, -1)
-        else:
-            logits = _logits(run(inputs), problem_type=task.problem_type)
+        logits = _logits(run("tensors", inputs), problem_type=task.problem_type)
+        if task.model == _SENTENCE_ENCODER:
+            logits = logits.reshape(*groups, -1)
         for index, row in enumerate(rows):
             outputs[row] = tf.nest.map_structure(lambda array, at=index: array[at], logits)
     return 100 * task.score(examples, task.predictions(examples, encoded, outputs))[task.metric]
 
 
-def _logits(outputs: Mapping[str, np.ndarray], *, problem_type: str):
+def _logits(outputs: Mapping[str, np.ndarray], *, problem_type: str) -> Any:
     """Recovers the model's logits from the outputs of its export, up to an additive constant."""
+    if "embedding" in outputs:
+        return outputs["embedding"]
     if "start_logits" in outputs:
         return {end: outputs[f"{end}_logits"] for end in ("start", "end")}
     if "score" in outputs:
@@ -129,46 +116,40 @@ def _logits(outputs: Mapping[str, np.ndarray], *, problem_type: str):
         return logits
 
 
-def seconds(models: Mapping[str, Run], *, task: Task, encoded: Encoded) -> dict[str, dict]:
-    """Returns the median time of a request by model, then by batch size, as "8 x 128 tokens".
-
-    Each round runs all models in turn, so that a slowdown of the machine affects all of them.
-    """
-    times: dict[str, dict] = {name: {} for name in models}
+def measure_seconds(runs: Mapping[str, Run], scored: Scoring) -> dict[str, dict[str, float]]:
+    """Returns the median seconds of a request by model and batch size, as "8 x 128 tokens"."""
+    task, _, encoded = scored
+    times: dict[str, dict[str, float]] = {name: {} for name in runs}
+    first = encoded.batch(np.arange(1))[0]
+    # As many choices as in the first row.
+    groups = () if task.model == _SENTENCE_ENCODER else first["input_ids"].shape[1:-1]
     for num_texts, length in (1, int(np.median(encoded.lengths))), (_NUM_LONG_TEXTS, _LONG_LENGTH):
         length = min(length, task.max_length)
-        first = encoded.batch(np.arange(1))[0]
-        # As many choices as the first row; the texts of a sentence encoder are single.
-        is_single = task.model == SENTENCE_PAIRS_TASK.model
-        groups = () if is_single else first["input_ids"].shape[1:-1]
         shape = (num_texts, *groups, length)
         inputs = {name: np.full(shape, name != "segment_ids", np.int32) for name in first}
-        of_size: dict[str, list] = {name: [] for name in models}
+        rounds: dict[str, list[float]] = {name: [] for name in runs}
         for _ in range(1 + _NUM_ROUNDS):
-            for name, run in models.items():
+            for name, run in runs.items():  # in turn, as the machine may slow down
                 start = time.perf_counter()
-                run(inputs)
-                of_size[name].append(time.perf_counter() - start)
-        for name, rounds in of_size.items():  # the first round is slow
-            times[name][f"{num_texts} x {length} tokens"] = median(rounds[1:])
+                run("tensors", inputs)
+                rounds[name].append(time.perf_counter() - start)
+        for name, seconds in rounds.items():  # the first round is slow
+            times[name][f"{num_texts} x {length} tokens"] = median(seconds[1:])
     return times
 
 
-def _compare(figures: Mapping[str, dict], *, metric: str, max_score_drop: float) -> None:
-    """Prints the figures of float32 and of a variant, and refuses one that loses too much."""
+def compare_with_float32(
+    figures: Mapping[str, dict], *, metric: str, max_score_drop: float
+) -> None:
+    """Prints the figures of float32 and of a variant; InputError if the variant loses too much."""
     (_, float32), (name, variant) = figures.items()
     for model, each in figures.items():
         times = ", ".join(f"{1000 * t:.1f} ms for {size}" for size, t in each["seconds"].items())
         size = readable_size(each["num_bytes"])
         print(f"{model + ':':9} {size} on disk; {times}; {metric} {each['score'] / 100:.4f}")
     loss = round(float32["score"] - variant["score"], 2)  # as in the message, which recommends it
-    check(
-        loss <= max_score_drop,
-        f"{name} loses {loss:.2f} points of {metric}, more than {max_score_drop:g} of 100, and is "
-        "not written; choose another variant, or set --max-score-drop (max_score_drop) to the "
-        "points that it may lose",
-    )
-
-
-def _num_bytes(folder: Path) -> int:
-    return sum(path.stat().st_size for path in folder.rglob("*") if path.is_file())
+    if loss > max_score_drop:
+        raise InputError(
+            f"{name} loses {loss:.2f} points of {metric}, more than {max_score_drop:g} of 100; "
+            "choose another variant, or allow it with --max-score-drop (max_score_drop)"
+        )

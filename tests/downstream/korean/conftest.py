@@ -6,8 +6,8 @@ import re
 import keras
 import pytest
 
+from bert_keras import BertEncoder
 from bert_keras.config import BertConfig
-from bert_keras.models import BertEncoder
 from bert_keras.text.tokenizer import WordPieceTokenizer
 from bert_keras.text.vocab import SPECIAL_TOKENS, Vocabulary
 
@@ -19,18 +19,13 @@ PAIRS = [
 ]
 REVIEWS = [('배우가 "정말" 좋았다', "1"), ("두 시간이 아깝다", "0"), ("", "0"), ("또 볼래요", "1")]
 
-ITEMS = {  # the objects of each KLUE file
-    "ynat": [
-        {"title": title, "label": label, "annotations": {"n": [1]}} for title, label in TOPICS
-    ],
-    "klue-sts": [
-        {"sentence1": one, "sentence2": two, "labels": {"label": 1, "real-label": score}}
-        for one, two, score, _ in PAIRS
-    ],
-    "klue-nli": [
-        {"premise": one, "hypothesis": two, "gold_label": label} for one, two, _, label in PAIRS
-    ],
-}
+ITEMS: dict[str, list[dict]] = {"ynat": [], "klue-sts": [], "klue-nli": []}  # of KLUE's files
+for title, label in TOPICS:
+    ITEMS["ynat"].append({"title": title, "label": label, "annotations": {"n": [1]}})
+for one, two, score, label in PAIRS:
+    labels = {"label": 1, "real-label": score}
+    ITEMS["klue-sts"].append({"sentence1": one, "sentence2": two, "labels": labels})
+    ITEMS["klue-nli"].append({"premise": one, "hypothesis": two, "gold_label": label})
 CONTEXT = "한들마을 도서관은 2019년 5월에 문을 열었다. 책은 3만 권이다."
 QUESTIONS = [("언제 열었나?", "2019년 5월"), ("책은 몇 권인가?", "3만 권")]
 
@@ -93,11 +88,8 @@ FILES = {
     "klue-mrc-v1.1/klue-mrc-v1.1_dev.json": questions("guid", IMPOSSIBLE),
     **{f"klue-ner-v1.1/klue-ner-v1.1_{split}.tsv": KLUE_NER for split in ("train", "dev")},
     **{f"naver-ner/{split}.tsv": NAVER_NER for split in ("train", "test")},
-    "nsmc/ratings_train.txt": NSMC,
-    "nsmc/ratings_test.txt": NSMC,
-    "KorNLI/multinli.train.ko.tsv": KORNLI,
-    "KorNLI/xnli.dev.ko.tsv": KORNLI,
-    "KorNLI/xnli.test.ko.tsv": KORNLI,
+    **{f"nsmc/ratings_{split}.txt": NSMC for split in ("train", "test")},
+    **{f"KorNLI/{x}.ko.tsv": KORNLI for x in ("multinli.train", "xnli.dev", "xnli.test")},
     **{f"KorSTS/sts-{split}.tsv": KORSTS for split in ("train", "dev", "test")},
 }
 CHARACTERS = sorted({character for text in FILES.values() for character in text if character > " "})
@@ -116,9 +108,8 @@ def korean_folder(tmp_path):
 @pytest.fixture
 def encoder(tmp_path):
     """The folder of a tiny encoder with random weights."""
-    config = BertConfig(
-        vocab_size=len(VOCABULARY), hidden_size=8, num_layers=1, num_heads=2, max_positions=64
-    )
+    sizes = {"hidden_size": 8, "num_layers": 1, "num_heads": 2, "max_positions": 64}
+    config = BertConfig(vocab_size=len(VOCABULARY), **sizes)
     keras.utils.set_random_seed(1)
     tokenizer = WordPieceTokenizer(VOCABULARY, lowercase=False)
     return BertEncoder(config).save_pretrained(tmp_path / "encoder", tokenizer=tokenizer)

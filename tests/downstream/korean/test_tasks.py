@@ -12,9 +12,9 @@ from bert_keras.downstream.catalog import named_task
 from bert_keras.downstream.classification import TextExample
 from bert_keras.downstream.korean.questions import klue_mrc_scores, korquad_scores
 from bert_keras.downstream.korean.texts import KOREAN_TASKS
-from bert_keras.downstream.labels import LabelPrediction
-from bert_keras.downstream.squad.answers import Prediction
-from bert_keras.downstream.squad.questions import Answer, Question
+from bert_keras.kinds.classifier import LabelPrediction
+from bert_keras.kinds.span import Prediction
+from bert_keras.kinds.windows import Answer, Question
 
 TEXT = ["num_epochs=1", "max_length=32"]
 WINDOWS = ["max_length=40", "max_question_length=12", "stride=8", "num_epochs=1", "batch_size=2"]

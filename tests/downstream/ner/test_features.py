@@ -7,21 +7,18 @@ import keras
 import numpy as np
 import pytest
 
+from bert_keras import BertFeatureTagger
 from bert_keras.config import BertConfig
 from bert_keras.downstream.ner import features
 from bert_keras.downstream.ner.features import NER_FEATURES_TASK
-from bert_keras.downstream.ner.tags import Sentence
-from bert_keras.models import BertFeatureTagger
+from bert_keras.kinds.words import Sentence
 from tests.downstream.ner.test_task import LABELS, TOKENIZER
 from tests.downstream.ner.test_task import SENTENCES as TWO_SENTENCES
 
-CONFIG = BertConfig(
-    vocab_size=12, hidden_size=8, num_layers=4, num_heads=2, max_positions=16,
-    hidden_dropout_rate=0.0, has_pooler=False,
-)  # fmt: skip
-TASK = dataclasses.replace(
-    NER_FEATURES_TASK, labels=LABELS, layers="weighted-sum-last-four", lstm_units=12, max_length=8
-)
+SIZES = {"vocab_size": 12, "hidden_size": 8, "num_layers": 4, "num_heads": 2, "max_positions": 16}
+CONFIG = BertConfig(**SIZES, hidden_dropout_rate=0.0, has_pooler=False)
+SETTINGS = {"layers": "weighted-sum-last-four", "lstm_units": 12, "max_length": 8}
+TASK = dataclasses.replace(NER_FEATURES_TASK, labels=LABELS, **SETTINGS)
 
 
 def random_sentence(random: np.random.Generator) -> Sentence:
@@ -31,7 +28,7 @@ def random_sentence(random: np.random.Generator) -> Sentence:
 
 
 RANDOM = np.random.default_rng(0)
-SENTENCES = [random_sentence(RANDOM) for _ in range(20)]
+SENTENCES = [random_sentence(RANDOM) for _ in range(500)]  # several batches
 ENCODED = TASK.encode(SENTENCES, TOKENIZER)
 
 
@@ -39,14 +36,6 @@ def new(task=TASK, seed=1):
     keras.utils.set_random_seed(seed)
     options = {"layers": task.layers, "lstm_units": task.lstm_units}
     return BertFeatureTagger(CONFIG, num_labels=3, **options)
-
-
-@pytest.fixture(scope="module", autouse=True)
-def small_batches():
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(features, "BATCH_SIZE", 8)
-        patch.setattr(features, "ROWS_AT_ONCE", 16)
-        yield
 
 
 @pytest.fixture(scope="module")

@@ -7,9 +7,9 @@ import pytest
 
 from bert_keras.downstream.batches import Predictor
 from bert_keras.downstream.catalog import named_task
-from bert_keras.downstream.ner.tags import Sentence
 from bert_keras.downstream.ner.task import NER_TASK
 from bert_keras.errors import InputError
+from bert_keras.kinds.words import Sentence
 from bert_keras.models.task_models import BertTokenClassifier
 from bert_keras.text.tokenizer import WordPieceTokenizer
 from bert_keras.text.vocab import SPECIAL_TOKENS, Vocabulary
@@ -25,34 +25,33 @@ SENTENCES = [
 ]
 
 
-def test_targets_are_at_the_first_token_of_each_word():
-    inputs, label_ids, weights = TASK.encode(SENTENCES, TOKENIZER).batch(np.array([1, 0]))
-    tokens = [[VOCABULARY.tokens[number] for number in row] for row in inputs["input_ids"]]
-    texts = ["[CLS] d e [SEP] [PAD] [PAD]", "[CLS] a ##a b c [SEP]"]
-    assert tokens == [text.split() for text in texts]
-    assert label_ids.tolist() == [[0, 0, 1, 0, 0, 0], [0, 1, 0, 2, 0, 0]]
-    assert weights.tolist() == [[0, 1, 1, 0, 0, 0], [0, 1, 0, 1, 1, 0]]
-    assert label_ids.dtype == np.int32 and weights.dtype == np.float32
-
-
-def test_context_of_the_document_has_no_targets():
+@pytest.mark.parametrize(
+    ("context", "texts", "targets", "words"),
+    [
+        ("sentence", ["[CLS] a ##a b c [SEP]", "[CLS] d e [SEP] [PAD] [PAD]"],
+         [[0, 1, 0, 2, 0, 0], [0, 0, 1, 0, 0, 0]], [[0, 1, 0, 1, 1, 0], [0, 1, 1, 0, 0, 0]]),
+        ("document", ["[CLS] a ##a b c d e [SEP]"] * 2,
+         [[0, 1, 0, 2, 0, 0, 0, 0], [0, 0, 0, 0, 0, 0, 1, 0]],
+         [[0, 1, 0, 1, 1, 0, 0, 0], [0, 0, 0, 0, 0, 1, 1, 0]]),
+    ],
+)  # fmt: skip
+def test_targets_are_at_the_first_token_of_each_word(context, texts, targets, words):
+    """The context from the document has no targets."""
     sentences = [dataclasses.replace(each, document=1) for each in SENTENCES]
-    task = dataclasses.replace(TASK, context="document")
+    task = dataclasses.replace(TASK, context=context)
     inputs, label_ids, weights = task.encode(sentences, TOKENIZER).batch(np.array([0, 1]))
     tokens = [[VOCABULARY.tokens[number] for number in row] for row in inputs["input_ids"]]
-    assert tokens == [["[CLS]", "a", "##a", "b", "c", "d", "e", "[SEP]"]] * 2
-    assert label_ids.tolist() == [[0, 1, 0, 2, 0, 0, 0, 0], [0, 0, 0, 0, 0, 0, 1, 0]]
-    assert weights.tolist() == [[0, 1, 0, 1, 1, 0, 0, 0], [0, 0, 0, 0, 0, 1, 1, 0]]
+    assert tokens == [text.split() for text in texts]
+    assert label_ids.tolist() == targets and weights.tolist() == words
+    assert label_ids.dtype == np.int32 and weights.dtype == np.float32
 
 
 @pytest.mark.parametrize("context", ["sentence", "document"])
 def test_each_word_is_predicted_at_its_first_token(context):
     """Long sentences have several rows; the outputs depend on the token at each position."""
     rng = np.random.default_rng(1)
-    sentences = [
-        Sentence(tuple(rng.choice(["a", "b", "aa"], size)), None, number // 2, 1)
-        for number, size in enumerate([1, 30, 2, 5, 40])
-    ]
+    words = [tuple(rng.choice(["a", "b", "aa"], size)) for size in (1, 30, 2, 5, 40)]
+    sentences = [Sentence(each, None, number // 2, 1) for number, each in enumerate(words)]
     task = dataclasses.replace(TASK, context=context)
     encoded = task.encode(sentences, TOKENIZER)
     assert len(encoded) > len(sentences) and encoded.lengths.max() == 8
@@ -68,7 +67,7 @@ def test_each_word_is_predicted_at_its_first_token(context):
 def test_labels_are_the_tags_of_the_training_sentences():
     assert NER_TASK.with_labels_of(SENTENCES).labels == LABELS
     assert TASK.with_labels_of(SENTENCES[1:]) is TASK
-    with pytest.raises(InputError, match="all tags of the training sentences are O"):
+    with pytest.raises(InputError):
         NER_TASK.with_labels_of([Sentence(("a",), ("O",), 0, 1)])
 
 
@@ -88,18 +87,16 @@ def test_files_may_have_documents_and_no_tags(tmp_path):
     (sentence,) = dataclasses.replace(TASK, context="document").read(path, split="test")
     assert (sentence.words, sentence.tags) == (("a", "\u00a0", "b"), None)
     assert sentence.document == 1
-    with pytest.raises(InputError, match="has no label"):
+    with pytest.raises(InputError):
         TASK.check_labels([sentence])
 
 
 def test_predictions_are_written_as_conlleval_reads_them(tmp_path):
-    unlabelled = [dataclasses.replace(each, tags=None) for each in SENTENCES]
-    for examples, expected in (
-        (SENTENCES, "aa B-x B-x\nb I-x O\nc O O\n\nd O I-x\ne B-x B-x\n\n"),
-        (unlabelled, "aa B-x\nb O\nc O\n\nd I-x\ne B-x\n\n"),
-    ):
-        TASK.write_predictions(tmp_path / "p", examples, [("B-x", "O", "O"), ("I-x", "B-x")])
-        assert (tmp_path / "p").read_text() == expected
+    unlabelled, tags = dataclasses.replace(SENTENCES[1], tags=None), [("B-x", "O", "O")]
+    TASK.write_predictions(tmp_path / "p", SENTENCES[:1], tags)
+    assert (tmp_path / "p").read_text() == "aa B-x B-x\nb I-x O\nc O O\n\n"
+    TASK.write_predictions(tmp_path / "p", [unlabelled], [("I-x", "B-x")])
+    assert (tmp_path / "p").read_text() == "d I-x\ne B-x\n\n"
 
 
 def test_data_without_tokens_has_no_predictions():

@@ -9,7 +9,7 @@ import pytest
 
 from bert_keras.config import BertConfig, ModelMetadata
 from bert_keras.downstream.catalog import named_task
-from bert_keras.downstream.sentences.retrieval import QueryExample, ranked, ranking_scores
+from bert_keras.downstream.sentences.retrieval import QueryExample, rank_passages, ranking_scores
 from bert_keras.errors import InputError
 
 TASK = named_task("retrieval")
@@ -29,7 +29,7 @@ def test_rows_with_and_without_negatives_are_read(path):
     assert example.location == f"{path}, line 2"
     assert TRIPLETS.read(path, split="dev")[0].passages == ("good film", "bad film")
     path.write_text("query,positive\na,\n")
-    with pytest.raises(InputError, match=r"dev.csv, line 2 has an empty positive; expected a text"):
+    with pytest.raises(InputError, match=r"dev.csv, line 2 has an empty positive"):
         TASK.read(path, split="test")
 
 
@@ -69,13 +69,11 @@ def test_scores_and_prediction_files(path, tmp_path, tokenizer):
     task = dataclasses.replace(TRIPLETS, cutoff=2)
     examples = task.read(path, split="dev")
     encoded = task.encode_to_score(examples, tokenizer)
-    vectors = np.array(
-        [[1, 0, 0], [1, 1, 0], [0, 1, 0], [0, 0, 1], [0, 1, 1], [2, 0.1, 0], [-1, 3, 1]], np.float32
-    )
-    predictions = task.predictions(examples, encoded, list(vectors))
-    assert [each.passages for each in predictions] == [
-        ("good film", "bad film"), ("good film", "bad film"), ("long film", "a")
-    ]  # fmt: skip
+    corpus = [[1, 0, 0], [1, 1, 0], [0, 1, 0], [0, 0, 1], [0, 1, 1]]
+    vectors = np.array([*corpus, [2, 0.1, 0], [-1, 3, 1]], np.float32)
+    predictions = task.predictions(examples, encoded, [*vectors])
+    first = ("good film", "bad film")
+    assert [each.passages for each in predictions] == [first, first, ("long film", "a")]
     assert predictions[2].example_cosines == pytest.approx((3 / 11**0.5, 4 / 22**0.5))
     scores = task.score(examples, predictions)
     assert scores["recall@2"] == pytest.approx((1 / 2 + 1) / 2)  # of two distinct queries
@@ -87,16 +85,15 @@ def test_scores_and_prediction_files(path, tmp_path, tokenizer):
     assert first["cosines"] == list(predictions[0].cosines)
 
 
-def test_ranking_keeps_the_order_of_equal_passages_and_scores_missing_ones(monkeypatch):
-    monkeypatch.setattr("bert_keras.downstream.sentences.retrieval.MAX_COSINES", 8)
+def test_ranking_keeps_the_order_of_equal_passages_and_scores_missing_ones():
     random = np.random.default_rng(0)
     queries, passages = random.normal(size=(7, 3)), random.normal(size=(5, 3))
     passages[3] = passages[1]
-    indices, cosines = ranked(queries, passages, most=4)
+    indices, cosines = rank_passages(queries, passages, most=4, max_cosines=8)
     expected = np.argsort(-(queries @ passages.T), axis=1, kind="stable")[:, :4]
     np.testing.assert_array_equal(indices, expected)
     assert (np.diff(cosines) <= 0).all()
-    assert ranked(queries, passages, most=9)[0].shape == (7, 5)
+    assert rank_passages(queries, passages, most=9)[0].shape == (7, 5)
     scores = ranking_scores([{"a"}, {"a", "b"}], [["b", "c"], ["c", "b"]], cutoff=3)
     gain = (1 / np.log2(3)) / (1 + 1 / np.log2(3))
     expected = {"ndcg@3": gain / 2, "mrr@3": 0.25, "recall@3": 0.25, "accuracy@1": 0.0}

@@ -4,7 +4,7 @@ import json
 
 import pytest
 
-from bert_keras.downstream.squad.questions import Answer, Question
+from bert_keras.kinds.windows import Answer, Question
 from bert_keras.text.tokenizer import WordPieceTokenizer
 from tests.factories import letter_vocabulary
 

@@ -6,19 +6,20 @@ import numpy as np
 import pytest
 
 from bert_keras.checkpoints.huggingface.tokenizer import read_rules
-from bert_keras.downstream.squad.answers import (
-    Candidate,
-    Prediction,
-    predicted_answers,
-    squad1_scores,
-    squad2_scores,
-)
-from bert_keras.downstream.squad.questions import Answer, Question
+from bert_keras.downstream.squad.answers import squad1_scores, squad2_scores
 from bert_keras.downstream.squad.task import SQUAD_TASKS
-from bert_keras.downstream.squad.windows import windows_over
+from bert_keras.kinds.span import Candidate, Prediction, SpanSettings, predicted_answers
+from bert_keras.kinds.windows import Answer, Question, windows_over
 from bert_keras.text.fast_tokenizer import rules_vocabulary, tokenizer_of
 
-LIMITS = {"num_best": 20, "max_answer_length": 30}
+SQUAD2 = {"version": "2.0"}
+
+
+def best(questions, windows, outputs, **settings):
+    """The prediction of one question."""
+    contexts = [each.context for each in questions]
+    (prediction,) = predicted_answers(contexts, windows, outputs, SpanSettings(**settings))
+    return prediction
 
 
 @pytest.fixture
@@ -65,30 +66,26 @@ def _position(windows, row, character):
 )
 def test_answers_are_substrings_of_the_context(ask, model_outputs, context, start, end, text):
     questions = [ask(context)]
-    (prediction,) = predicted_answers(
-        questions, *model_outputs(questions, {(0, start): 5}, {(0, end): 5}), **LIMITS
-    )
+    prediction = best(questions, *model_outputs(questions, {(0, start): 5}, {(0, end): 5}))
     assert prediction.text == text
     assert prediction.null_odds is None
-    best = prediction.candidates[0]
-    assert (best.text, best.start_logit, best.end_logit) == (text, 5.0, 5.0)
+    first = prediction.candidates[0]
+    assert (first.text, first.start_logit, first.end_logit) == (text, 5.0, 5.0)
 
 
 def test_white_space_is_no_answer_and_does_not_surround_one(ask, subwords):
     """Byte-level BPE has tokens of white space, here the first of two spaces."""
     rules = rules_vocabulary(read_rules(subwords["roberta"], {}))
     questions = [ask("the  license ", question="the")]
-    windows = windows_over(
-        questions, tokenizer_of(rules, lowercase=False), max_length=20, stride=9,
-        max_question_length=4,
-    )  # fmt: skip
+    tokenizer, sizes = tokenizer_of(rules, lowercase=False), {"max_length": 20, "stride": 9}
+    windows = windows_over(questions, tokenizer, max_question_length=4, **sizes)
     is_blank = windows.offsets[:, 0] == windows.offsets[:, 1]
     assert is_blank.sum() == 2
     first = 3 + windows.lengths_N2[0, 0]  # <s>, the question, </s> and </s> are before the passage
     logits = {name: np.zeros(windows.lengths[0], np.float32) for name in ("start", "end")}
     for each, wanted, bound in zip(logits.values(), (5, 12), windows.offsets.T, strict=True):
         each[first : first + len(bound)] = np.where(is_blank, 5, bound == wanted)
-    (prediction,) = predicted_answers(questions, windows, [logits], **LIMITS, null_threshold=0.0)
+    prediction = best(questions, windows, [logits], **SQUAD2)
     texts = [each.text for each in prediction.candidates]
     assert texts.count("") == 1 and [text.strip() for text in texts] == texts
     assert prediction.text == "license" and prediction.null_odds == -2.0
@@ -96,13 +93,10 @@ def test_white_space_is_no_answer_and_does_not_surround_one(ask, subwords):
 
 def test_answers_end_after_their_start_and_have_a_maximum_length(ask, model_outputs):
     questions = [ask("a b c d e")]
-    windows, outputs = model_outputs(
-        questions, {(0, 4): 5, (0, 0): 1}, {(0, 2): 5, (0, 8): 2}
-    )  # c is the best start, b the best end
+    starts, ends = {(0, 4): 5, (0, 0): 1}, {(0, 2): 5, (0, 8): 2}  # best: start c, end b
+    windows, outputs = model_outputs(questions, starts, ends)
     for max_length, text in ((30, "c d e"), (2, "a b")):
-        (prediction,) = predicted_answers(
-            questions, windows, outputs, num_best=20, max_answer_length=max_length
-        )
+        prediction = best(questions, windows, outputs, max_answer_length=max_length)
         assert prediction.text == text
 
 
@@ -111,7 +105,7 @@ def test_questions_and_special_tokens_are_not_answers(ask, model_outputs):
     windows, outputs = model_outputs(questions, {(0, "C"): 50}, {(0, "C"): 50})
     outputs[0]["start"][1:5] = outputs[0]["end"][1:5] = 60
     outputs[0]["start"][windows.lengths[0] - 1] = outputs[0]["end"][windows.lengths[0] - 1] = 70
-    (prediction,) = predicted_answers(questions, windows, outputs, **LIMITS)
+    prediction = best(questions, windows, outputs)
     assert prediction.text in ("a", "b", "a b")
 
 
@@ -119,7 +113,7 @@ def test_spans_start_in_the_window_with_the_maximum_context(ask, model_outputs):
     questions = [ask("a b c d e f g h i j", question="who")]
     logits, sizes = {(0, 8): 9, (1, 8): 1, (2, 18): 2}, {"max_length": 9, "stride": 3}
     windows, outputs = model_outputs(questions, logits, logits, **sizes)  # abcde, defgh, ghij
-    (prediction,) = predicted_answers(questions, windows, outputs, **LIMITS)
+    prediction = best(questions, windows, outputs)
     assert [each.text for each in prediction.candidates[:2]] == ["j", "e"]
     assert prediction.candidates[1].start_logit == 1.0
 
@@ -128,12 +122,12 @@ def test_each_candidate_has_a_different_text_and_a_probability(ask, model_output
     questions, logits = [ask("a b a")], {(0, 0): 1, (0, 4): 3, (0, 2): 2}
     windows, outputs = model_outputs(questions, logits, logits)
     limits = {"num_best": 3, "max_answer_length": 1}
-    (prediction,) = predicted_answers(questions, windows, outputs, **limits)
+    prediction = best(questions, windows, outputs, **limits)
     found = [(each.text, each.start_logit, each.end_logit) for each in prediction.candidates]
     assert found == [("a", 3.0, 3.0), ("b", 2.0, 2.0)]
     probabilities = [each.probability for each in prediction.candidates]
     assert probabilities == pytest.approx([1 / (1 + np.exp(-2)), 1 / (1 + np.exp(2))])
-    (prediction,) = predicted_answers(questions, windows, outputs, num_best=1, max_answer_length=1)
+    prediction = best(questions, windows, outputs, num_best=1, max_answer_length=1)
     assert [(each.text, each.probability) for each in prediction.candidates] == [("a", 1.0)]
 
 
@@ -143,9 +137,7 @@ def test_the_score_of_no_answer_is_the_minimum_over_windows(ask, model_outputs):
     ends = starts | {(1, "C"): 3, (0, 2): 2}
     windows, outputs = model_outputs(questions, starts, ends, max_length=9, stride=3)
     for threshold, text in ((1.5, "b"), (1.0, "")):
-        (prediction,) = predicted_answers(
-            questions, windows, outputs, **LIMITS, null_threshold=threshold
-        )
+        prediction = best(questions, windows, outputs, **SQUAD2, null_threshold=threshold)
         assert prediction.null_odds == (2 + 3) - (1.5 + 2)
         assert prediction.text == text
     assert [each.text for each in prediction.candidates[:2]] == ["", "b"]
@@ -157,16 +149,15 @@ def test_the_n_best_list_contains_no_answer_even_if_it_is_worst(ask, model_outpu
     questions = [ask("a b c")]
     windows, outputs = model_outputs(questions, {(0, 0): 5}, {(0, 0): 5}, low=0.0)
     outputs[0]["start"][0] = outputs[0]["end"][0] = -20.0
-    limits = {"num_best": 2, "max_answer_length": 30, "null_threshold": 0.0}
-    (prediction,) = predicted_answers(questions, windows, outputs, **limits)
+    limits = {"num_best": 2, **SQUAD2}
+    prediction = best(questions, windows, outputs, **limits)
     assert [each.text for each in prediction.candidates] == ["a", "a b", ""]
     assert (prediction.text, prediction.null_odds) == ("a", -50.0)
 
 
 def question(*answers):
-    return Question(
-        id="q", question="?", context="c", answers=tuple(Answer(text, 0) for text in answers)
-    )
+    spans = tuple(Answer(text, 0) for text in answers)
+    return Question(id="q", question="?", context="c", answers=spans)
 
 
 @pytest.mark.parametrize(
@@ -188,9 +179,8 @@ def question(*answers):
 def test_scores_of_squad(version, golds, predicted, exact, f1):
     arguments = [question(*golds)], [Prediction(predicted)]
     if version == 1:
-        assert squad1_scores(*arguments) == pytest.approx(
-            {"exact_match": exact / 100, "f1": f1 / 100}
-        )
+        expected = {"exact_match": exact / 100, "f1": f1 / 100}
+        assert squad1_scores(*arguments) == pytest.approx(expected)
         return
     kind = "HasAns" if golds else "NoAns"
     expected = {"exact": exact / 100, "f1": f1 / 100, "total": 1}
@@ -221,8 +211,8 @@ def test_files_equal_those_of_run_squad(tmp_path, questions):
     ]
     SQUAD_TASKS["squad2"].write_predictions(tmp_path / "predictions.json", questions, predictions)
     written = {path.name: json.loads(path.read_text("ascii")) for path in tmp_path.iterdir()}
-    best = {"text": "é", "probability": 0.75, "start_logit": 2.0, "end_logit": 1.0}
-    assert written.pop("nbest_predictions.json")["1"][0] == best
+    first = {"text": "é", "probability": 0.75, "start_logit": 2.0, "end_logit": 1.0}
+    assert written.pop("nbest_predictions.json")["1"][0] == first
     odds = {"1": -1.5, "2": 2.5}
     assert written == {"predictions.json": {"1": "é", "2": ""}, "null_odds.json": odds}
     SQUAD_TASKS["squad2"].write_predictions(tmp_path / "b.json", questions, predictions)

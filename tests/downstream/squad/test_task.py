@@ -4,9 +4,9 @@ import dataclasses
 
 import pytest
 
-from bert_keras.downstream.squad.answers import Candidate, Prediction
 from bert_keras.downstream.squad.task import SQUAD_TASKS
 from bert_keras.errors import InputError
+from bert_keras.kinds.span import Candidate, Prediction
 
 SQUAD1, SQUAD2 = SQUAD_TASKS["squad1"], SQUAD_TASKS["squad2"]
 
@@ -16,32 +16,24 @@ def qa(identity, *answers, **fields):
     return {"id": identity, "question": "who?", "answers": items, **fields}
 
 
-@pytest.mark.parametrize(
-    ("field", "value"),
-    [("version", "3"), ("stride", 0), ("max_length", 64),
-     ("num_best", 1)],
-)  # fmt: skip
-def test_invalid_settings_are_refused(field, value):
-    with pytest.raises(InputError, match=f"{field} is"):
-        dataclasses.replace(SQUAD2, **{field: value})
+def test_invalid_settings_are_refused():
+    for field, value in {"version": "3", "stride": 0, "max_length": 64, "num_best": 1}.items():
+        with pytest.raises(InputError, match=field):
+            dataclasses.replace(SQUAD2, **{field: value})
 
 
 def test_files_of_a_folder_are_found(tmp_path):
     for name in ("train-v1.1.json", "dev.json", "dev-v1.1.json", "test.json", "dev-v2.0.json"):
         (tmp_path / name).write_text("{}")
-    assert SQUAD1.files(tmp_path) == {
-        "train": str(tmp_path / "train-v1.1.json"),
-        "dev": str(tmp_path / "dev-v1.1.json"),
-        "test": str(tmp_path / "test.json"),
-    }
-    with pytest.raises(InputError, match=r"has no train-v2.0.json or train.json"):
+    names = {"train": "train-v1.1.json", "dev": "dev-v1.1.json", "test": "test.json"}
+    assert SQUAD1.files(tmp_path) == {split: str(tmp_path / n) for split, n in names.items()}
+    with pytest.raises(InputError, match=r"train-v2.0.json"):
         SQUAD2.files(tmp_path)
 
 
 def test_misplaced_answers_are_excluded_only_from_training(squad_file, capsys):
-    path = squad_file(
-        ("Lyon won.", [qa("1", ("Lyon", 0)), qa("2", ("won", 4)), qa("3", ("x", 1), ("won", 5))])
-    )
+    rows = [qa("1", ("Lyon", 0)), qa("2", ("won", 4)), qa("3", ("x", 1), ("won", 5))]
+    path = squad_file(("Lyon won.", rows))
     assert [each.id for each in SQUAD1.read(path, split="train")] == ["1", "3"]
     assert "1 of 3 questions" in capsys.readouterr().err
     assert [each.id for each in SQUAD1.read(path, split="dev")] == ["1", "2", "3"]
@@ -54,7 +46,7 @@ def test_questions_of_test_files_need_no_answers(squad_file):
     path = squad_file(("Lyon won.", [{"id": "1", "question": "who?"}]), name="test.json")
     (question,) = SQUAD1.read(path, split="test")
     for task in (SQUAD1, SQUAD2):
-        with pytest.raises(InputError, match=r"\(id 1\) has no answers"):
+        with pytest.raises(InputError, match=r"id 1"):
             task.check_labels([question])
 
 

@@ -8,7 +8,7 @@ from bert_keras.data.preprocessor import Preprocessor
 from bert_keras.exporting.signatures.classifier import classifier_outputs
 from bert_keras.exporting.verify import run_requests
 from bert_keras.models.task_models import BertClassifier
-from bert_keras.text.encode import encode
+from bert_keras.text.packing import encode
 from bert_keras.text.tokenizer import WordPieceTokenizer
 from tests.factories import assert_served, letter_vocabulary, tiny_config, with_noise
 
@@ -39,20 +39,18 @@ def test_a_moved_export_of_a_pair_model_equals_the_keras_model(model, tmp_path, 
     requests = [{"signature": name, "inputs": each} for name, each in of_signature.items()]
     model.metadata = dataclasses.replace(model.new_metadata(), labels=LABELS)
     model.preprocessor = Preprocessor(TOKENIZER, max_length=48)
-    assert_served(run_requests(moved, requests[:1])[0], model.predict((TEXTS, PAIRS)))
+    served = run_requests(moved, requests)
+    assert_served(served[0], model.predict((TEXTS, PAIRS)))
     assert np.ptp(probabilities[:, 0]) > 0.01
-    for outputs in run_requests(moved, requests):
+    for outputs in served:
         np.testing.assert_allclose(outputs["probabilities"], probabilities, atol=1e-5)
         assert outputs["label"] == [LABELS[index] for index in probabilities.argmax(axis=1)]
         assert outputs["labels"] == [list(LABELS)] * len(TEXTS)
 
 
-def test_signatures_of_a_text_model_are_frozen(model, tmp_path, assert_frozen):
-    assert_frozen("classifier", export(model, tmp_path / "texts" / "12"))
-
-
 @pytest.mark.slow
-def test_a_regression(tmp_path, assert_frozen):
+def test_a_text_model_and_a_regression(model, tmp_path, assert_frozen):
+    assert_frozen("classifier", export(model, tmp_path / "texts" / "12"))
     model = with_noise(BertClassifier(tiny_config(vocab_size=len(VOCABULARY)), num_labels=1))
     folder = export(model, tmp_path / "stars" / "1", labels=["stars"])
     assert_frozen("regression", folder)
@@ -77,9 +75,6 @@ def test_labels_and_their_probabilities(problem_type, names, row):
     served = classifier_outputs(LABELS, problem_type=problem_type)(LOGITS)
     assert [each.decode() for each in served["label"].numpy()] == names
     np.testing.assert_allclose(served["probabilities"][0], row, atol=1e-6)
-
-
-def test_one_label_without_a_problem_type_is_a_regression():
-    for problem_type in ("regression", ""):
-        outputs = classifier_outputs(["similarity"], problem_type=problem_type)(LOGITS[:, :1])
+    for kind in ("regression", ""):  # one label without a problem type is a regression
+        outputs = classifier_outputs(["similarity"], problem_type=kind)(LOGITS[:, :1])
         assert list(outputs) == ["score"] and outputs["score"].numpy().tolist() == [2.0, -3.0, 1.0]

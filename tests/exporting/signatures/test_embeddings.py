@@ -5,17 +5,14 @@ import dataclasses
 import numpy as np
 import pytest
 
+from bert_keras import BertEncoder, BertSentenceEncoder
 from bert_keras.config import DenseModule, EmbeddingConfig, NormalizeModule
-from bert_keras.exporting.export import export
 from bert_keras.exporting.verify import run_requests
-from bert_keras.models import BertEncoder, BertSentenceEncoder
-from bert_keras.text.encode import encode
-from bert_keras.text.tokenizer import WordPieceTokenizer
-from bert_keras.text.vocab import SPECIAL_TOKENS, Vocabulary
+from bert_keras.runs.export import export
+from bert_keras.text.packing import encode
+from tests.exporting.conftest import TOKENIZER, VOCABULARY
 from tests.factories import tiny_config, with_noise
 
-VOCABULARY = Vocabulary((*SPECIAL_TOKENS, "the", "cafe", "##s", "東", ".", "x", "[", "]"))
-TOKENIZER = WordPieceTokenizer(VOCABULARY, lowercase=True)
 CONFIG = tiny_config(vocab_size=len(VOCABULARY), max_positions=16)
 TEXTS = ["The cafés.", "", "x " * 40, "[MASK] 東x a\u200bb 😀"]
 
@@ -37,14 +34,9 @@ def requests_of(texts):
     ]
 
 
-@pytest.mark.parametrize(
-    ("name", "has_pooler"),
-    [("embeddings", True), pytest.param("no_pooler", False, marks=pytest.mark.slow)],
-)
+@pytest.mark.parametrize(("name", "has_pooler"), [("embeddings", True), ("no_pooler", False)])
 @pytest.mark.slow
-def test_vectors_of_a_batch_equal_the_vectors_of_each_text(
-    tmp_path, assert_frozen, name, has_pooler
-):
+def test_vectors_of_a_batch_equal_those_of_each_text(tmp_path, assert_frozen, name, has_pooler):
     model = with_noise(BertEncoder(dataclasses.replace(CONFIG, has_pooler=has_pooler)))
     folder = export(model, tmp_path / name / "1", tokenizer=TOKENIZER, max_length=12)
     assert_frozen(name, folder)

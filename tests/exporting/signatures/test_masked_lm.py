@@ -4,19 +4,15 @@ import numpy as np
 import pytest
 import tensorflow as tf
 
-from bert_keras.downstream.task import softmax
-from bert_keras.exporting.export import export
+from bert_keras import BertPretrainer
 from bert_keras.exporting.signatures.masked_lm import NUM_TOKENS
 from bert_keras.exporting.verify import run_requests
-from bert_keras.models import BertPretrainer
-from bert_keras.text.encode import encode_masked
-from bert_keras.text.tokenizer import WordPieceTokenizer
-from bert_keras.text.vocab import SPECIAL_TOKENS, Vocabulary
+from bert_keras.kinds.kind import softmax
+from bert_keras.runs.export import export
+from bert_keras.text.packing import encode_masked
+from tests.exporting.conftest import TOKENIZER, VOCABULARY
 from tests.factories import tiny_config, with_noise
 
-WORDS = "he she opens the cafe ##s door sings sleeps 東 , . [ ] mask ignore x"
-VOCABULARY = Vocabulary((*SPECIAL_TOKENS, *WORDS.split()))
-TOKENIZER = WordPieceTokenizer(VOCABULARY, lowercase=True)
 CONFIG = tiny_config(vocab_size=len(VOCABULARY) + 3, max_positions=16)
 TEXTS = [
     "He [MASK] the door, [MASK] sings.",

@@ -4,21 +4,17 @@ import numpy as np
 import pytest
 import tensorflow as tf
 
+from bert_keras import BertMultipleChoice
 from bert_keras.data.preprocessor import ChoicePreprocessor
-from bert_keras.downstream.task import softmax
-from bert_keras.exporting.export import export
 from bert_keras.exporting.signatures.multiple_choice import served_multiple_choice
 from bert_keras.exporting.text_ops.text_to_inputs import WINDOWS_AT_ONCE, TextToInputs
 from bert_keras.exporting.verify import run_requests
-from bert_keras.models import BertMultipleChoice
-from bert_keras.text.encode import encode
-from bert_keras.text.tokenizer import WordPieceTokenizer
-from bert_keras.text.vocab import SPECIAL_TOKENS, Vocabulary
+from bert_keras.kinds.kind import softmax
+from bert_keras.runs.export import export
+from bert_keras.text.packing import encode
+from tests.exporting.conftest import TOKENIZER, VOCABULARY
 from tests.factories import assert_served, tiny_config, with_noise
 
-WORDS = "he she opens the cafe ##s door sings sleeps 東 , . [ ] mask ignore x"
-VOCABULARY = Vocabulary((*SPECIAL_TOKENS, *WORDS.split()))
-TOKENIZER = WordPieceTokenizer(VOCABULARY, lowercase=True)
 MAX_LENGTH = 24
 
 

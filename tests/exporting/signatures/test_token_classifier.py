@@ -7,14 +7,13 @@ import numpy as np
 import pytest
 import tensorflow as tf
 
+from bert_keras import BertTokenClassifier
 from bert_keras.downstream.batches import Predictor
-from bert_keras.downstream.ner.tags import Sentence, bio_tag, entities
 from bert_keras.downstream.ner.task import NER_TASK
-from bert_keras.exporting.export import export
 from bert_keras.exporting.verify import run_requests
-from bert_keras.models import BertTokenClassifier
-from bert_keras.text.google_words import google_words
-from bert_keras.text.tokenizer import WordPieceTokenizer
+from bert_keras.kinds.words import Sentence, bio_tag, tagged_entities
+from bert_keras.runs.export import export
+from bert_keras.text.tokenizer import WordPieceTokenizer, google_words
 from tests.factories import assert_served, letter_vocabulary, tiny_config, with_noise
 
 VOCABULARY = letter_vocabulary("the", "北", "京", "ß", "😀")
@@ -57,7 +56,7 @@ def offline(model, texts):
     return [
         [
             (min(row[first].indices), max(row[after - 1].indices) + 1, kind)
-            for first, after, kind in (entities([*map(bio_tag, next(tags))]) if row else ())
+            for first, after, kind in (tagged_entities([*map(bio_tag, next(tags))]) if row else ())
         ]
         for row in words
     ]
@@ -106,7 +105,4 @@ def test_entities_equal_those_of_evaluation(model, folder, assert_frozen):
     np.testing.assert_allclose(tensors["probabilities"], probabilities, atol=1e-5)
     assert tensors["label_ids"] == probabilities.argmax(axis=-1).tolist()
     assert tensors["label_names"] == [list(LABELS)] * 2
-
-
-def test_labels_without_prefixes_are_inside_tags():
     assert [*map(bio_tag, ("O", "B-X", "I-X", "PER", "B-"))] == ["O", "B-X", "I-X", "I-PER", "I-B-"]

@@ -11,10 +11,9 @@ import pytest
 import tensorflow as tf
 
 from bert_keras.exporting.text_ops.text_to_inputs import MaskedTextToInputs, TextToInputs
-from bert_keras.exporting.text_ops.words import words_of
-from bert_keras.text.encode import encode, encode_masked
-from bert_keras.text.google_words import google_words
-from bert_keras.text.tokenizer import WordPieceTokenizer, ids_with_masks
+from bert_keras.exporting.text_ops.words import split_words
+from bert_keras.text.packing import encode, encode_masked, ids_with_masks
+from bert_keras.text.tokenizer import WordPieceTokenizer, google_words
 from tests.factories import letter_vocabulary
 from tests.multilingual_texts import DECOMPOSED, SENTENCES
 from tests.unicode_texts import TEXTS as UNICODE_TEXTS
@@ -45,18 +44,14 @@ def both(tmp_path):
 def in_graph(function):
     """Traces `function` once for one column of texts and once for two."""
     graph = tf.function(function, autograph=False, reduce_retracing=True)
-    traces = [
-        graph.get_concrete_function(*num_columns * [tf.TensorSpec([None], tf.string)])
-        for num_columns in (1, 2)
-    ]
+    spec = tf.TensorSpec([None], tf.string)
+    traces = [graph.get_concrete_function(spec), graph.get_concrete_function(spec, spec)]
     return lambda *texts: traces[len(texts) - 1](*map(tf.constant, texts))
 
 
 def assert_inputs_are(inputs, expected):
-    assert set(inputs) == set(expected)
-    for name, array in expected.items():
-        assert inputs[name].dtype == tf.int32
-        np.testing.assert_array_equal(inputs[name].numpy(), array, err_msg=name)
+    assert {each.dtype for each in inputs.values()} == {tf.int32}
+    np.testing.assert_equal({name: each.numpy() for name, each in inputs.items()}, expected)
 
 
 def assert_tokens_are_equal(both, *columns, encoded=None):
@@ -68,30 +63,24 @@ def assert_tokens_are_equal(both, *columns, encoded=None):
         tokens = reader.tokens_with_offsets(texts)
         text_ids = tokens.ids.value_rowids()
         spans = [tokens.source.in_text(each, text_ids) for each in (tokens.starts, tokens.ends)]
-        of_words = reader.word_tokens(texts)
+        of_words = reader.unit_tokens(texts, unit="word")
         first_tokens = tf.RaggedTensor.from_row_splits(of_words.first_tokens, of_words.splits)
         tf.debugging.assert_equal(of_words.ids.values, tokens.ids.values)
-        words = tf.strings.unicode_encode(
-            words_of(texts, lowercase=reader.lowercase).words, "UTF-8"
-        )
+        words, *_ = split_words(texts, lowercase=reader.lowercase)
+        words = tf.strings.unicode_encode(words, "UTF-8")
         return words, tokens.ids, tokens.ids.with_values(tf.stack(spans, axis=1)), first_tokens
 
     for texts in columns:
         outputs = graph(tf.constant(texts if encoded is None else encoded, tf.string))
-        rows = zip(*(each.to_list() for each in outputs), strict=True)
-        assert_rows_are_equal(texts, offline, rows)
-
-
-def assert_rows_are_equal(texts, offline, rows):
-    start = 0
-    for text, expected, row in zip(texts, offline.encode_batch(texts), rows, strict=True):
-        words, ids, spans, first_tokens = row
-        google = google_words(text, lowercase=offline.lowercase)
-        assert words == [word.text.encode() for word in google], ascii(text)
-        assert (ids, [*map(tuple, spans)]) == (expected.ids, expected.offsets), ascii(text)
-        tokens = enumerate(expected.tokens, start=start)
-        assert first_tokens == [index for index, token in tokens if not token.startswith("##")]
-        start += len(expected.ids)
+        rows, start = zip(*(each.to_list() for each in outputs), strict=True), 0
+        for text, expected, row in zip(texts, offline.encode_batch(texts), rows, strict=True):
+            words, ids, spans, first_tokens = row
+            google = google_words(text, lowercase=offline.lowercase)
+            assert words == [word.text.encode() for word in google], ascii(text)
+            assert (ids, [*map(tuple, spans)]) == (expected.ids, expected.offsets), ascii(text)
+            tokens = enumerate(expected.tokens, start=start)
+            assert first_tokens == [index for index, token in tokens if not token.startswith("##")]
+            start += len(expected.ids)
 
 
 @BOTH_CASES
@@ -105,7 +94,7 @@ def test_tokens_of_the_unicode_suite_every_character_and_characters_in_any_order
 @BOTH_CASES
 def test_no_op_of_words_depends_on_the_tables_or_locale_of_a_server(lowercase):
     spec = tf.TensorSpec([None], tf.string)
-    graph = tf.function(lambda text: words_of(text, lowercase=lowercase).words, autograph=False)
+    graph = tf.function(lambda text: split_words(text, lowercase=lowercase)[0], autograph=False)
     ops = {node.op for node in graph.get_concrete_function(spec).graph.as_graph_def().node}
     assert "UnicodeDecode" in ops
     assert not [op for op in ops if "Regex" in op or "Normalize" in op or "Low" in op]

@@ -8,7 +8,7 @@ import keras
 
 from bert_keras.checkpoints.pretrained import save_model
 from bert_keras.downstream.catalog import named_task
-from bert_keras.models import MODELS
+from bert_keras.models.loading import MODELS
 from bert_keras.text.vocab import SPECIAL_TOKENS, Vocabulary
 from tests.factories import add_noise, random_metadata
 
@@ -19,15 +19,11 @@ TABLES = {
     "classification": [("text", "label"), *((t, ("no", "yes")[len(t) % 2]) for t in TEXTS)],
     "multi-label": [("text", "label"), *((t, ("no", "no,yes")[len(t) % 2]) for t in TEXTS)],
     "regression": [("text", "label"), *((t, str(len(t))) for t in TEXTS)],
-    "sentence-pairs": [
-        ("sentence1", "sentence2", "score"),
-        *((t, TEXTS[len(t)], str(len(t) / 20)) for t in TEXTS),
-    ],
-    "swag": [
-        ("sent1", "sent2", *(f"ending{n}" for n in range(4)), "label"),
-        *((t, "a", "bob", "lyon", "good film", "in", str(len(t) % 4)) for t in TEXTS),
-    ],
+    "sentence-pairs": [("sentence1", "sentence2", "score")],
+    "swag": [("sent1", "sent2", *(f"ending{n}" for n in range(4)), "label")],
 }
+TABLES["sentence-pairs"] += [(t, TEXTS[len(t)], str(len(t) / 20)) for t in TEXTS]
+TABLES["swag"] += [(t, "a", "bob", "lyon", "good film", "in", str(len(t) % 4)) for t in TEXTS]
 LABELS = dict.fromkeys(("classification", "multi-label"), ("no", "yes"))
 LABELS |= {"regression": ("label",), "ner": ("O", "B-LOC", "B-PER")}
 SIZES = {"vocab_size": len(VOCABULARY), "hidden_size": 32, "intermediate_size": 128}
@@ -66,6 +62,5 @@ def _examples(name: str, folder: Path) -> Path:
     else:
         ending, separator = (".csv", ",") if name == "swag" else (".tsv", "\t")
         content = "".join(separator.join(row) + "\n" for row in TABLES[name])
-    path = folder / f"dev{ending}"
-    path.write_text(content)
-    return path
+    (folder / f"dev{ending}").write_text(content)
+    return folder / f"dev{ending}"

@@ -1,0 +1,114 @@
+"""Multiple choice: one of several endings or answers (Devlin et al. 2018, section 4.4)."""
+
+import dataclasses
+from typing import Any, ClassVar, NamedTuple
+
+import numpy as np
+
+from bert_keras.errors import InputError
+from bert_keras.kinds.kind import Kind, class_ids, softmax
+
+
+class Chosen(NamedTuple):
+    """The choice that a model prefers."""
+
+    choice: int  # its number, from 0
+    probabilities: list[float]  # one for each choice
+
+
+def chosen(logits_BC: np.ndarray, is_real_BC: np.ndarray | None = None) -> list[Chosen]:
+    """Returns the most probable choice of each example.
+
+    Choices for which `is_real_BC`, bool [B, C], is False have probability 0; by default none.
+    """
+    if is_real_BC is None:
+        probabilities_BC = softmax(logits_BC)
+    else:
+        logits_BC = np.where(is_real_BC, logits_BC, np.finfo(np.float32).min)
+        probabilities_BC = np.where(is_real_BC, softmax(logits_BC), 0.0)
+    choices = probabilities_BC.argmax(axis=1).tolist()
+    return [Chosen(*each) for each in zip(choices, probabilities_BC.tolist(), strict=True)]
+
+
+class Choice(Kind):
+    """Contexts and columns of choices, and the number of the right choice of each context."""
+
+    model = "BertMultipleChoice"
+    heads = ("multiple_choice",)
+    reads_pooled_output = True
+    student = "BertEncoder"
+    transformers_class = "ForMultipleChoice"
+    weight_names: ClassVar = {"multiple_choice/dense": "classifier"}
+    head_weight = "multiple_choice/dense/kernel"
+    signatures = "multiple_choice"
+    answers_texts = True
+    inputs = "CONTEXT ENDING ENDING"
+
+    @property
+    def preprocessor(self):
+        from bert_keras.data.preprocessor import ChoicePreprocessor
+
+        return ChoicePreprocessor(self.tokenizer, max_length=self.metadata.max_length)
+
+    def encoded(self, columns, labels=None):
+        rows = self.preprocessor.encoded(columns)
+        targets = None if labels is None else class_ids(labels, count=len(columns) - 1)
+        return dataclasses.replace(rows, targets=targets)
+
+    def class_weights(self, weights):
+        return weights
+
+    def compile_arguments(self) -> dict[str, Any]:
+        import keras
+
+        loss = keras.losses.SparseCategoricalCrossentropy(from_logits=True)
+        return {"loss": loss, "metrics": ["accuracy"]}
+
+    def answers(self, columns, rows, outputs):
+        is_real = np.array([[text != "" for text in row] for row in zip(*columns[1:], strict=True)])
+        return [each._asdict() for each in chosen(np.stack(outputs), is_real)]
+
+    @classmethod
+    def columns_of_words(cls, texts, *, num_columns, source):
+        """Returns the context and all endings, which are columns of one text each."""
+        if len(texts) < 3:
+            raise InputError(f"{source} reads a context and 2 or more endings, not {texts}")
+        return tuple([text] for text in texts)
+
+    @classmethod
+    def ask(cls, model, columns):
+        (answer,) = model.predict(columns, verbose=0)
+        return [(columns[1 + int(answer["choice"])][0], answer)]
+
+    @classmethod
+    def lines(cls, answer):
+        choice = answer["choice"]
+        return [f"ending {choice + 1} {answer['probabilities'][choice]:.3f}"]
+
+    @classmethod
+    def findings(cls, task, examples, predictions):
+        """Returns a confusion matrix of the choices, and the examples with a wrong choice."""
+        from markupsafe import Markup
+
+        from bert_keras.reports import evaluation
+        from bert_keras.reports.page import mark
+
+        pairs, errors = [], []
+        for example, (choice, probabilities) in zip(examples, predictions, strict=True):
+            pairs.append((str(example.label), str(choice)))
+            if example.label == choice:
+                continue
+            kinds = {example.label: "good", choice: "bad"}
+            endings = [
+                Markup("<div>{} {}</div>").format(
+                    mark(text, kinds.get(number, "")), mark("", note=f"{probabilities[number]:.2f}")
+                )
+                for number, text in enumerate(example.endings)
+            ]
+            text = f"{example.context} {example.start}".strip()
+            cells = [text, Markup("").join(endings), probabilities[choice]]
+            errors.append((probabilities[choice], cells))
+        names = [str(number) for number in range(len(predictions[0].probabilities))]
+        matrix = evaluation.confusion_matrix("Number of the ending", pairs, names)
+        columns = ["context", "endings (green: correct, red: chosen)", "probability"]
+        return evaluation.Findings([matrix], columns, errors, "the most probable predictions first")

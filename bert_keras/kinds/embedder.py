@@ -1,0 +1,44 @@
+"""Sentence embeddings (Reimers and Gurevych 2019)."""
+
+import itertools
+
+import numpy as np
+
+from bert_keras.errors import InputError
+from bert_keras.kinds.kind import Kind
+
+
+class Embedder(Kind):
+    """One embedding for each text; groups of texts belong together, such as query and document."""
+
+    model = "BertSentenceEncoder"
+    module = "bert_keras.models.sentence_encoder"
+    signatures = "embeddings"
+    answers_texts = True
+    needs_labels = False  # losses that rank the texts of a batch read none
+
+    @property
+    def preprocessor(self):
+        from bert_keras.data.preprocessor import GroupPreprocessor
+
+        return GroupPreprocessor(self.tokenizer, max_length=self.metadata.max_length)
+
+    def answers(self, columns, rows, outputs):
+        return np.stack(outputs)
+
+    @classmethod
+    def columns_of_words(cls, texts, *, num_columns, source):
+        """Returns a column for each text, which are compared with each other."""
+        if len(texts) < 2:
+            raise InputError(f"{source} compares 2 texts; bert-keras embed writes vectors")
+        return tuple([text] for text in texts)
+
+    @classmethod
+    def ask(cls, model, columns):
+        """Returns the cosines of all pairs of texts."""
+        vectors = model.encode(texts := [text for (text,) in columns])
+        units = vectors / np.linalg.norm(vectors, axis=1, keepdims=True)
+        return [
+            (f"{texts[i]} | {texts[j]}", {"cosine": float(units[i] @ units[j])})
+            for i, j in itertools.combinations(range(len(texts)), 2)
+        ]

@@ -1,0 +1,144 @@
+"""Defines `Kind`: what the package knows about one kind of model.
+
+The modules of this package import neither Keras nor TensorFlow before a loss is needed, so that a
+server without them can compute answers.
+"""
+
+import dataclasses
+from collections.abc import Mapping, Sequence
+from typing import TYPE_CHECKING, Any, ClassVar
+
+import numpy as np
+
+from bert_keras.config import ModelMetadata
+from bert_keras.errors import InputError
+
+if TYPE_CHECKING:
+    from bert_keras.data.encoded import Encoded
+    from bert_keras.data.preprocessor import Preprocessor
+    from bert_keras.reports.evaluation import Findings
+    from bert_keras.text.tokenizer import TextTokenizer
+
+Asked = list[tuple[str, dict]]  # the texts of a question to a model, and the answer
+
+
+class Kind:
+    """A kind of model: its heads, its names in checkpoints, and what it does with texts.
+
+    The class attributes are facts about the kind. An instance reads texts for one model.
+    """
+
+    model: ClassVar[str] = "model of an unknown class"  # name of the class, also in checkpoints
+    module: ClassVar[str] = "bert_keras.models.task_models"  # where the class is defined
+    heads: ClassVar[tuple[str, ...]] = ()  # attributes of the model, first parts of weight names
+    is_labelled: ClassVar[bool] = False  # whether the model has one output for each label
+    reads_pooled_output: ClassVar[bool] = False  # whether a head does; otherwise no pooler trains
+    student: ClassVar[str] = ""  # model of a student with fewer layers, if it is of another kind
+
+    # Names in checkpoints of other programs; "" where they have no such model.
+    transformers_class: ClassVar[str] = ""  # end of the class name in transformers
+    weight_names: ClassVar[Mapping[str, str]] = {}  # weights of the head -> names in transformers
+    head_weight: ClassVar[str] = ""  # a weight that shows that a checkpoint has the head
+    google_weights: ClassVar[Mapping[str, str]] = {}  # weights of the head -> Google's names
+    google_prefix: ClassVar[str] = ""  # start of a variable name that shows Google's head
+    keras_hub_class: ClassVar[str] = ""  # end of the class name in keras_hub
+
+    signatures: ClassVar[str] = ""  # the module in exporting/signatures; "" if it is not served
+    example_labels: ClassVar[str] = '["no", "yes"]'  # for error messages
+    needs_labels: ClassVar[bool] = True  # whether `fit` needs labels beside the texts
+    # What `bert-keras predict` takes for one answer; "" is a text for each column of the task.
+    inputs: ClassVar[str] = ""
+    answers_texts: ClassVar[bool] = False  # whether `predict` answers texts
+
+    def __init__(self, metadata: ModelMetadata, tokenizer: "TextTokenizer"):
+        self.metadata, self.tokenizer = metadata, tokenizer
+
+    @property
+    def preprocessor(self) -> "Preprocessor":
+        """Converts texts to the inputs of the model."""
+        from bert_keras.data.preprocessor import Preprocessor
+
+        return Preprocessor(self.tokenizer, max_length=self.metadata.max_length)
+
+    @classmethod
+    def check_new_labels(cls, labels: Sequence[str], *, source: str) -> None:
+        """Raises InputError if a new head cannot have these labels; `source` has another head."""
+        if len(labels) < 2:
+            raise InputError(
+                f"the checkpoint has a {source}; for a new head of {cls.model} add two or more "
+                f"labels: labels={cls.example_labels}"
+            )
+
+    def for_labels(self, labels: Any) -> "Kind":
+        """Returns the reader of texts with such labels, which may have other metadata."""
+        return self
+
+    def encoded(self, columns: Sequence[list], labels: Any = None) -> "Encoded":
+        """Returns the rows of columns of texts, with the targets of labels unless they are None."""
+        rows = self.preprocessor.encoded(columns)
+        return rows if labels is None else dataclasses.replace(rows, targets=self.targets(labels))
+
+    def targets(self, labels: Any) -> np.ndarray:
+        """Returns the targets of the loss for a list or an array of labels."""
+        return np.asarray(labels)
+
+    def class_weights(self, weights: Mapping) -> dict:
+        """Returns the weights of labels by their numbers."""
+        raise InputError(f"{self.model} takes no class_weight for texts; give sample_weight")
+
+    def compile_arguments(self) -> dict[str, Any]:
+        """Returns the loss and the metrics for `model.compile`."""
+        raise InputError(f"{self.model} has no default loss for texts; compile it with a loss")
+
+    def answers(self, columns: Sequence[list], rows: "Encoded", outputs: Sequence) -> Any:
+        """Returns the answer for each text of `columns`; `rows` are those of `encoded`.
+
+        `outputs` has the model's output for each row, float32 arrays or dicts of them; their time
+        axes may be padded.
+        """
+        raise NotImplementedError
+
+    @classmethod
+    def columns_of_words(
+        cls, texts: Sequence[str], *, num_columns: int, source: str
+    ) -> tuple[list[str], ...]:
+        """Divides the texts of a command line into columns; `num_columns` is 0 if unknown."""
+        number = max(1, num_columns, len(cls.inputs.split()))
+        if len(texts) % number:
+            raise InputError(f"{source} takes {number} texts together, but received {len(texts)}")
+        return tuple([*texts[first::number]] for first in range(number))
+
+    @classmethod
+    def ask(cls, model: Any, columns: tuple[list[str], ...]) -> Asked:
+        """Returns the texts and the answers of a model to columns of a command line."""
+        texts = columns if len(columns) > 1 else next(iter(columns))
+        answers = model.predict(texts, verbose=0)
+        asked = (" | ".join(texts) for texts in zip(*columns, strict=True))
+        return list(zip(asked, answers, strict=True))
+
+    @classmethod
+    def lines(cls, answer: dict) -> list[str]:
+        """Returns the lines that the command line prints for an answer."""
+        return [f"{number:.3f}" for number in answer.values()]
+
+    @classmethod
+    def findings(cls, task: Any, examples: Sequence, predictions: Sequence) -> "Findings":
+        """Returns the tables of an evaluation page; `task` gives the labels and the metric."""
+        raise NotImplementedError
+
+
+def softmax(logits: np.ndarray) -> np.ndarray:
+    """Returns the softmax over the last axis, in the dtype of the logits."""
+    exponentials = np.exp(logits - logits.max(axis=-1, keepdims=True))
+    return exponentials / exponentials.sum(axis=-1, keepdims=True)
+
+
+def class_ids(labels: Any, *, count: int) -> np.ndarray:
+    """Returns an array of class numbers; raises InputError for a number outside 0 to count - 1."""
+    ids = np.asarray(labels)
+    odd = labels[:1]
+    if ids.dtype.kind in "biuf":  # targets of other shapes have other losses
+        odd = ids[~((ids >= 0) & (ids < count))] if ids.ndim == 1 else ids[:0]
+    if len(odd):
+        raise InputError(f"a label is {odd[0]}; expected 0 to {count - 1}")
+    return ids

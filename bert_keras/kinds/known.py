@@ -1,0 +1,19 @@
+"""Lists every kind of model."""
+
+from bert_keras.kinds.choice import Choice
+from bert_keras.kinds.classifier import Classifier
+from bert_keras.kinds.embedder import Embedder
+from bert_keras.kinds.encoder import Encoder
+from bert_keras.kinds.kind import Kind
+from bert_keras.kinds.masked_lm import Discriminator, MaskedLM, Pretraining, ReplacedTokens
+from bert_keras.kinds.span import Span
+from bert_keras.kinds.tagger import FeatureTagger, Tagger
+
+# By the name of the model class
+KINDS: dict[str, type[Kind]] = {
+    kind.model: kind
+    for kind in (
+        *(Encoder, Pretraining, MaskedLM, Discriminator, ReplacedTokens),
+        *(Classifier, Tagger, Span, Choice, FeatureTagger, Embedder),
+    )
+}

@@ -1,0 +1,334 @@
+"""Question answering: the span of a passage that answers a question (Devlin et al. 2018, 4.2)."""
+
+import itertools
+import re
+import unicodedata
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, fields, replace
+from functools import cached_property
+from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple
+
+import numpy as np
+
+from bert_keras.config import ModelMetadata
+from bert_keras.errors import InputError, check_choice, check_least, quoted
+from bert_keras.fields import setting
+from bert_keras.kinds.kind import Kind, softmax
+from bert_keras.kinds.windows import (
+    MAX_SPECIALS,
+    Answer,
+    Question,
+    QuestionWindows,
+    max_context,
+    windows_over,
+)
+
+if TYPE_CHECKING:
+    from markupsafe import Markup
+
+MARGIN = 300  # characters that a report shows before and after the answers in a context
+ANSWER, NONE = "answer", "none"
+
+
+@dataclass(frozen=True, kw_only=True)
+class SpanSettings:
+    """How questions are divided into windows and answered.
+
+    The defaults are those of google-research/bert run_squad.py.
+    """
+
+    version: str = setting("1.1", 'of SQuAD: "1.1", or "2.0" with unanswerable questions')
+    stride: int = setting(128, "tokens between the starts of two windows of a context")
+    max_question_length: int = setting(64, "maximum number of tokens of a question, or it is cut")
+    max_answer_length: int = setting(30, "maximum number of tokens of an answer")
+    num_best: int = setting(20, "maximum number of candidates of a question")
+    null_threshold: float = setting(0.0, '2.0: odds above which there is "no answer"; set on dev')
+
+    def __post_init__(self):
+        check_choice(self, "version", ("1.1", "2.0"))
+        check_least(self, 1, "stride", "max_question_length", "max_answer_length")
+        # The candidates of version 2.0 contain "no answer", and its threshold needs an answer too.
+        check_least(self, 2 if self.allows_no_answer else 1, "num_best")
+
+    @property
+    def allows_no_answer(self) -> bool:
+        """Whether "no answer" is a valid prediction."""
+        return self.version == "2.0"
+
+    @classmethod
+    def of_model(cls, metadata: ModelMetadata) -> "SpanSettings":
+        """Returns the settings that a model was fine-tuned with; SQuAD 1.1 if it states none."""
+        names = {field.name for field in fields(cls)}
+        settings = cls(**{name: v for name, v in metadata.task.items() if name in names})
+        settings.check_max_length(metadata.max_length)
+        return settings
+
+    def check_max_length(self, max_length: int) -> None:
+        """Raises InputError if rows of `max_length` tokens leave no room for a passage."""
+        least = self.max_question_length + MAX_SPECIALS + 1
+        if max_length < least:
+            raise InputError(f"max_length is {max_length}; expected at least {least}")
+
+
+@dataclass(frozen=True, slots=True)
+class Candidate:
+    """An entry of the n-best list of a question."""
+
+    text: str  # "" for "no answer"
+    probability: float  # softmax of the scores over the n-best list
+    start_logit: float
+    end_logit: float
+
+
+@dataclass(frozen=True, slots=True)
+class Prediction:
+    """The predicted answer of a question."""
+
+    text: str  # "" for "no answer"
+    # The score of "no answer" minus that of the best answer; None if every question has an answer.
+    null_odds: float | None = None
+    candidates: tuple[Candidate, ...] = ()  # the n-best list, best first
+    start: int = -1  # the first character in the context; -1 for "no answer"
+    score: float = float(np.finfo(np.float32).min)  # of the best span: start logit + end logit
+    no_answer_score: float = 0.0  # the lowest score of "no answer" of all windows
+
+
+class TokenSpan(NamedTuple):
+    """A span of tokens of a context, and its logits."""
+
+    first: int  # index in `QuestionWindows.tokens`
+    last: int
+    start_logit: float
+    end_logit: float
+
+
+def predicted_answers(
+    contexts: Sequence[str],
+    windows: QuestionWindows,
+    outputs: Sequence[dict[str, np.ndarray]],
+    settings: SpanSettings,
+) -> list[Prediction]:
+    """Returns the best answer of each question (BERT paper, sections 4.2 and 4.3).
+
+    The score of a span from token i to token j >= i is S.T_i + E.T_j. The score of "no answer",
+    S.C + E.C, is the minimum over the windows of the question. In SQuAD 2.0, a question whose null
+    odds exceed `settings.null_threshold` gets the prediction "". `outputs` has the logits "start"
+    and "end" of each window, [T]. The candidates have different texts.
+    """
+    predictions = []
+    for index, context in enumerate(contexts):
+        best: dict[str, tuple[float, float]] = {}  # logits of the best span of each text
+        start, text = -1, ""
+        for span in best_spans(windows, index, outputs, settings, context=context):
+            first, end = windows.offsets[[span.first, span.last], [0, 1]].tolist()
+            span_text = with_marks(context, first, end)
+            if not best:
+                start, text = first, span_text
+            best.setdefault(span_text, (span.start_logit, span.end_logit))
+            if len(best) == settings.num_best:
+                break
+        n_best = list(best.items())
+        score = sum(n_best[0][1]) if n_best else float(np.finfo(np.float32).min)
+        nulls = [outputs[row] for row in windows.of_question(index)]
+        null = min(((float(x["start"][0]), float(x["end"][0])) for x in nulls), key=sum)
+        null_odds = None
+        if settings.allows_no_answer:
+            null_odds = sum(null) - score
+            if null_odds > settings.null_threshold:
+                start, text = -1, ""
+            n_best = sorted([*n_best, ("", null)], key=lambda item: sum(item[1]), reverse=True)
+            if n_best[-1][1] is not null:  # the list contains "no answer" even if it is the worst
+                n_best = n_best[: settings.num_best]
+        probabilities = softmax(np.array([sum(logits) for _, logits in n_best])).tolist()
+        candidates = tuple(
+            Candidate(each, probability, *logits)
+            for (each, logits), probability in zip(n_best, probabilities, strict=True)
+        )
+        predictions.append(Prediction(text, null_odds, candidates, start, score, sum(null)))
+    return predictions
+
+
+def best_spans(
+    windows: QuestionWindows,
+    question: int,
+    outputs: Sequence[dict[str, np.ndarray]],
+    settings: SpanSettings,
+    *,
+    context: str,
+) -> Iterator[TokenSpan]:
+    """Yields the valid spans of a question, best first.
+
+    A valid span has at most `settings.max_answer_length` tokens and starts in the window that has
+    the maximum context of its first token. Its first and its last token are not white space.
+    """
+    max_answer_length = settings.max_answer_length
+    num_before = np.cumsum([0, *(not character.isspace() for character in context)])
+    rows = windows.of_question(question)
+    passage_starts = windows.starts_N2[rows.start : rows.stop, 1]
+    question_lengths, passage_lengths = windows.lengths_N2[rows.start : rows.stop].T
+    is_max = max_context(passage_starts - passage_starts[0], passage_lengths)
+    before_passage = question_lengths + windows.vocabulary.num_specials(2) - 1
+    scores, starts, ends = [], [], []
+    for index, row in enumerate(rows):
+        passage = slice(before_passage[index], before_passage[index] + passage_lengths[index])
+        start = outputs[row]["start"][passage].astype(np.float64)
+        end = outputs[row]["end"][passage].astype(np.float64)
+        offsets_T2 = windows.offsets[passage_starts[index] :][: passage_lengths[index]]
+        is_blank = np.diff(num_before[offsets_T2], axis=1)[:, 0] == 0
+        start[is_blank | ~is_max[index]] = end[is_blank] = -np.inf
+        padding = np.full(max_answer_length - 1, -np.inf)
+        ends_TL = np.lib.stride_tricks.sliding_window_view(
+            np.concatenate([end, padding]), max_answer_length
+        )
+        scores.append((start[:, None] + ends_TL).ravel())
+        starts.append(start)
+        ends.append(end)
+    scores = np.concatenate(scores)
+    starts, ends = np.concatenate(starts), np.concatenate(ends)
+    passages = zip(passage_starts, passage_lengths, strict=True)
+    tokens = np.concatenate([start + np.arange(length) for start, length in passages])
+    for index in np.argsort(-scores, kind="stable"):
+        if scores[index] == -np.inf:
+            return
+        first, extra = divmod(int(index), max_answer_length)
+        last = first + extra
+        yield TokenSpan(tokens[first], tokens[last], float(starts[first]), float(ends[last]))
+
+
+def with_marks(context: str, start: int, end: int) -> str:
+    """Returns the characters [start, end) and the combining marks after them."""
+    while end < len(context) and unicodedata.category(context[end]) == "Mn":
+        end += 1
+    return context[start:end]
+
+
+class Span(Kind):
+    """Questions and passages, with answers (first character, text) or dicts as in SQuAD."""
+
+    model = "BertQuestionAnswering"
+    heads = ("span",)
+    transformers_class = "ForQuestionAnswering"
+    weight_names: ClassVar = {"span/dense": "qa_outputs"}
+    head_weight = "span/dense/kernel"
+    google_weights: ClassVar = {
+        "span/dense/kernel": "cls/squad/output_weights",
+        "span/dense/bias": "cls/squad/output_bias",
+    }
+    google_prefix = "cls/squad/"
+    signatures = "question_answering"
+    answers_texts = True
+    inputs = "QUESTION PASSAGE"
+
+    @cached_property
+    def settings(self) -> SpanSettings:
+        return SpanSettings.of_model(self.metadata)
+
+    def encoded(self, columns, labels=None):
+        if len(columns) != 2:
+            raise InputError(f"the texts are {len(columns)} lists; expected (questions, passages)")
+        questions = []
+        for number, (question, context) in enumerate(zip(*columns, strict=True)):
+            answers = () if labels is None else _answers(labels[number])
+            texts = {"id": "", "question": question, "context": context}
+            each = Question(**texts, answers=answers, location=f"text [{number}]")
+            if answers and each.target is None:
+                raise InputError(each.misplaced)
+            questions.append(each)
+        return question_windows(
+            questions, self.tokenizer, self.settings, max_length=self.metadata.max_length
+        )
+
+    def compile_arguments(self):
+        return span_losses()
+
+    def answers(self, columns, rows: Any, outputs):
+        settings = replace(self.settings, num_best=2)  # only the best candidate is returned
+        found = predicted_answers(columns[1], rows, outputs, settings)
+        return [
+            {"answer": each.text, "start": each.start, "end": each.start + len(each.text)}
+            | {"score": each.score, "no_answer_score": each.no_answer_score}
+            for each in found
+        ]
+
+    @classmethod
+    def lines(cls, answer):
+        return [answer["answer"] or "no answer"]
+
+    @classmethod
+    def findings(cls, task, examples, predictions):
+        """Returns questions with a score below 1, and of SQuAD 2.0 a matrix of "no answer"."""
+        from markupsafe import Markup
+
+        from bert_keras.reports.evaluation import Findings, confusion_matrix
+
+        errors, pairs = [], []
+        for question, prediction in zip(examples, predictions, strict=True):
+            score = task.score([question], [prediction])[task.score_of_one]
+            text = prediction.text
+            pairs.append((ANSWER if question.answers else NONE, ANSWER if text else NONE))
+            if score == 1.0:
+                continue
+            probability = next(c.probability for c in prediction.candidates if c.text == text)
+            golds = list(dict.fromkeys(answer.text for answer in question.answers))
+            context = Markup("{}<br>{}").format(question.question, _marked_context(question, text))
+            cells = [context, " / ".join(golds) or NONE, text or NONE, probability, f"{score:.2f}"]
+            errors.append(((1.0 - score) * probability, cells))
+        matrix = []
+        if task.allows_no_answer:
+            matrix = [confusion_matrix("Answer or none", pairs, [ANSWER, NONE])]
+        title = task.score_of_one.replace("_", "-").upper()
+        columns = ["question and context", "gold", "predicted", "probability", title]
+        order = "the largest errors first; gold answers are green, predicted red, both violet"
+        return Findings(matrix, columns, errors, order)
+
+
+def span_losses() -> dict[str, Any]:
+    """Returns the mean of the start and the end losses for `compile`, as in run_squad.py."""
+    import keras
+
+    loss = keras.losses.SparseCategoricalCrossentropy(from_logits=True)
+    weights = {"start": 0.5, "end": 0.5}
+    return {"loss": dict.fromkeys(weights, loss), "loss_weights": weights}
+
+
+def question_windows(
+    questions: Sequence[Question], tokenizer: Any, settings: SpanSettings, *, max_length: int
+) -> QuestionWindows:
+    """Returns the windows of questions of at most `max_length` tokens."""
+    options = {"stride": settings.stride, "max_question_length": settings.max_question_length}
+    return windows_over(questions, tokenizer, max_length=max_length, **options)
+
+
+def _answers(answer: Any) -> tuple[Answer, ...]:
+    """Returns the answers of a question; () if there is none."""
+    try:
+        if isinstance(answer, dict):
+            texts, starts = answer["text"], answer["answer_start"]
+            is_one = isinstance(texts, str)
+            answer = (starts, texts) if is_one else [*zip(starts, texts, strict=True)]
+        pairs = answer if isinstance(answer, list) else [answer] if answer else []
+        return tuple(Answer(text, int(start)) for start, text in pairs)
+    except (KeyError, TypeError, ValueError) as error:
+        raise InputError(f"an answer is {quoted(answer)}; expected (first, text)") from error
+
+
+def _marked_context(question: Question, predicted: str) -> "Markup":
+    """Returns the context around the gold answers, with them and the predicted answer marked."""
+    from markupsafe import Markup
+
+    from bert_keras.reports.page import mark
+
+    context, kinds = question.context, {}
+    golds = [range(each.start, each.start + len(each.text)) for each in question.answers]
+    kinds |= dict.fromkeys((i for gold in golds for i in gold if 0 <= i < len(context)), "good")
+    found = [each.start() for each in re.finditer(re.escape(predicted), context) if predicted]
+    gold = golds[0].start if golds else 0
+    for start in sorted(found, key=lambda start: abs(start - gold))[:1]:
+        for position in range(start, start + len(predicted)):
+            kinds[position] = "both" if position in kinds else "bad"
+    first = max(0, min(kinds, default=0) - MARGIN)
+    last = min(len(context), max(kinds, default=0) + MARGIN)
+    edges = [i for i in range(first + 1, last) if kinds.get(i) != kinds.get(i - 1)]
+    spans = itertools.pairwise([first, *edges, last])
+    text = Markup("").join(mark(context[start:end], kinds.get(start, "")) for start, end in spans)
+    return Markup("{}{}{}").format("… " * bool(first), text, " …" * (last < len(context)))

@@ -1,0 +1,178 @@
+"""Labels of words: named entities, parts of speech (Devlin et al. 2018, section 5.3)."""
+
+from collections.abc import Sequence
+from itertools import chain, pairwise
+from operator import itemgetter
+from typing import TYPE_CHECKING, Any, ClassVar
+
+import numpy as np
+
+from bert_keras.errors import InputError, counted, quoted
+from bert_keras.kinds.classifier import LABEL_KINDS
+from bert_keras.kinds.kind import Kind, softmax
+from bert_keras.kinds.span import NONE, with_marks
+from bert_keras.kinds.words import (
+    OUTSIDE,
+    TAG,
+    Sentence,
+    TaggedWords,
+    bio_tag,
+    sentence_rows,
+    tagged_entities,
+    tokenized_units,
+    word_tokens,
+)
+
+if TYPE_CHECKING:
+    from markupsafe import Markup
+
+
+def word_logits(rows: TaggedWords, outputs: Sequence[np.ndarray]) -> list[np.ndarray]:
+    """Returns the logits of the words of each row from the logits of its T tokens."""
+    return [output[rows.columns(row)] for row, output in enumerate(outputs)]
+
+
+def word_losses() -> dict[str, Any]:
+    """Returns the loss, which is the mean over words, and the metrics for `compile`."""
+    import keras
+
+    loss = keras.losses.SparseCategoricalCrossentropy(
+        from_logits=True, reduction="mean_with_sample_weight"
+    )
+    accuracy = keras.metrics.SparseCategoricalAccuracy(name="accuracy")
+    return {"loss": loss, "weighted_metrics": [accuracy]}
+
+
+class Tagger(Kind):
+    """Texts, or lists of words, with a tag for each word; entities are predicted."""
+
+    model = "BertTokenClassifier"
+    heads = ("token_labels",)
+    is_labelled = True
+    transformers_class = "ForTokenClassification"
+    weight_names: ClassVar = {"token_labels/dense": "classifier"}
+    head_weight = "token_labels/dense/kernel"
+    signatures = "token_classifier"
+    answers_texts = True
+    example_labels = '["O", "B-PER", "I-PER"]'
+
+    @classmethod
+    def check_new_labels(cls, labels, *, source):
+        super().check_new_labels(labels, source=source)
+        odd = [each for each in labels if not TAG.fullmatch(each)]
+        if OUTSIDE in labels and odd:
+            raise InputError(f"labels has {odd[:1]}; expected O, B-TYPE and I-TYPE")
+
+    def encoded(self, columns, labels=None):
+        if len(columns) != 1:
+            raise InputError(f"there are {len(columns)} columns of texts; expected one")
+        texts = columns[0]
+        if isinstance(texts[0], str):
+            unit = self.metadata.task.get("unit", "word")
+            tokens, spans_W2 = tokenized_units(texts, self.tokenizer, unit=unit)
+        else:
+            sentences = [Sentence((*each,), None, 0, 1) for each in texts]
+            tokens = word_tokens(sentences, self.tokenizer)
+            # The words of a list are joined by spaces.
+            ends = [np.cumsum([len(word) + 1 for word in each], dtype=int) - 1 for each in texts]
+            lengths = np.array([len(word) for each in texts for word in each], int)
+            spans_W2 = np.concatenate(ends)[:, None] - np.outer(lengths, (1, 0))
+        label_ids = np.full(len(tokens.starts), -1, np.int32)
+        if labels is not None:
+            label_ids = self._label_ids(labels, np.diff(tokens.word_bounds).tolist())
+        rows = sentence_rows(tokens, limit=self.metadata.max_length - 2)
+        return TaggedWords(tokens, rows, label_ids, self.tokenizer.vocabulary, spans_W2)
+
+    def _label_ids(self, labels: Sequence, num_words: Sequence[int]) -> np.ndarray:
+        names = self.metadata.labels
+        for number, (tags, count) in enumerate(zip(labels, num_words, strict=True)):
+            location = f"text [{number}]"
+            if not isinstance(tags, (list, tuple, np.ndarray)):
+                raise InputError(f"{location} has the tags {quoted(tags)}; expected a list")
+            if len(tags) != count:
+                found = f"{counted(count, 'word')} and {counted(len(tags), 'tag')}"
+                raise InputError(f"{location} has {found}; give as many, or lists of words")
+            LABEL_KINDS["many"].check(tags, names, location=location)
+        return LABEL_KINDS["one"].targets([*chain.from_iterable(labels)], names)
+
+    def compile_arguments(self):
+        return word_losses()
+
+    def answers(self, columns, rows: Any, outputs):
+        labels = self.metadata.labels
+        no_words = np.zeros((0, len(labels)), np.float32)  # texts without words have no rows
+        probabilities = softmax(np.concatenate([no_words, *word_logits(rows, outputs)]))
+        tags = [bio_tag(labels[each]) for each in probabilities.argmax(axis=-1)]
+        answers = []
+        bounds = pairwise(rows.tokens.word_bounds)
+        for text, (first, last) in zip(columns[0], bounds, strict=True):
+            text = text if isinstance(text, str) else " ".join(text)
+            answer = {name: [] for name in ("entities", "labels", "starts", "ends", "scores")}
+            for start_word, end_word, label in tagged_entities(tags[first:last]):
+                words = slice(first + start_word, first + end_word)
+                start, end = rows.spans_W2[words][[0, -1], [0, 1]].tolist()
+                entity = with_marks(text, start, end)
+                score = float(probabilities[words].max(axis=-1).mean())
+                values = (entity, label, start, start + len(entity), score)
+                for name, value in zip(answer, values, strict=True):
+                    answer[name].append(value)
+            answers.append(answer)
+        return answers
+
+    @classmethod
+    def lines(cls, answer):
+        rows = zip(answer["entities"], answer["labels"], answer["scores"], strict=True)
+        return [f"{entity} {label} {score:.3f}" for entity, label, score in rows] or ["no entity"]
+
+    @classmethod
+    def findings(cls, task, examples, predictions):
+        """Returns the scores of entity types, a confusion matrix of types, and wrong sentences."""
+        from bert_keras.reports.evaluation import Findings, confusion_matrix, label_scores
+        from bert_keras.reports.page import mark
+
+        sets, pairs, errors = [], [], []
+        for sentence, tags in zip(examples, predictions, strict=True):
+            gold, predicted = set(tagged_entities(sentence.tags or ())), set(tagged_entities(tags))
+            sets.append((gold, predicted))
+            kinds = [{entity[:2]: entity[2] for entity in found} for found in (gold, predicted)]
+            pairs += [tuple(each.get(span, NONE) for each in kinds) for span in kinds[0] | kinds[1]]
+            if gold != predicted:
+                cells = [mark("", note=f"line {sentence.line}")]
+                for shown, correct in ((gold, predicted), (predicted, gold)):
+                    cells.append(_marked_entities(sentence, shown, correct, task.word_separator))
+                errors.append((len(gold ^ predicted), cells))
+        kinds = sorted({kind for pair in pairs for kind in pair} - {NONE})
+        sections = [
+            label_scores("Types", sets, label=itemgetter(2)),
+            confusion_matrix("Types of entities with the same words", pairs, [*kinds, NONE]),
+        ]
+        order = "sentences with the most wrong entities first; correct entities are green"
+        return Findings(sections, ["sentence", "gold", "predicted"], errors, order)
+
+
+class FeatureTagger(Tagger):
+    """Labels of words from frozen features; it is trained by a task and takes no texts."""
+
+    model = "BertFeatureTagger"
+    module = "bert_keras.models.feature_tagger"
+    heads = ("tagger",)
+    student = "BertEncoder"  # its head may read more layers than a student has
+    transformers_class = head_weight = signatures = ""
+    weight_names: ClassVar = {}
+    answers_texts = False
+
+
+def _marked_entities(sentence: Sentence, shown: set, correct: set, separator: str) -> "Markup":
+    from markupsafe import Markup
+
+    from bert_keras.reports.page import mark
+
+    starts = {start: (end, kind) for start, end, kind in shown}
+    parts, position = [], 0
+    while position < len(sentence.words):
+        end, kind = starts.get(position, (position + 1, ""))
+        color = "good" if (position, end, kind) in correct else "bad"
+        text = separator.join(sentence.words[position:end])
+        parts.append(mark(f"{text} ", color, note=kind) if kind else mark(text))
+        position = end
+    return Markup(separator).join(parts)

@@ -1,0 +1,197 @@
+"""Divides contexts into windows [CLS] question [SEP] passage [SEP], with the answers as targets.
+
+The rules are those of google-research/bert run_squad.py (BERT paper, section 4.2). The targets of a
+window without the complete answer are at [CLS]. Each token of a context is predicted in the window
+where it has the most context. Shapes: Q questions, N windows, B windows of a batch.
+"""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from functools import cached_property
+
+import numpy as np
+
+from bert_keras.data.encoded import Encoded
+from bert_keras.errors import InputError, quoted
+from bert_keras.text.packing import packed_texts
+from bert_keras.text.tokenizer import TextTokenizer
+from bert_keras.text.vocab import Vocabulary
+
+MAX_SPECIALS = 4  # RoBERTa's: <s>, </s>, </s>, </s>; BERT has three
+# Limits the memory of offsets as Python tuples, which take 100 bytes each.
+_BATCH_SIZE = 1_000
+
+
+@dataclass(frozen=True, slots=True)
+class Answer:
+    """An answer of an annotator."""
+
+    text: str
+    start: int  # index of its first character in the context
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Question:
+    """A question about a context."""
+
+    id: str
+    question: str
+    context: str  # the passage that may contain the answer
+    answers: tuple[Answer, ...] = ()  # of all annotators
+    is_impossible: bool = False  # whether the context contains no answer
+    location: str = ""  # where it was read, for error messages
+
+    @property
+    def target(self) -> Answer | None:
+        """The first answer whose text is in the context at its `start`; None without one.
+
+        The case may differ, because files made from TriviaQA have answers in lower case.
+        """
+        for answer in self.answers:
+            text = self.context[answer.start :][: len(answer.text)]
+            is_equal = answer.start >= 0 and text.lower() == answer.text.lower()
+            if is_equal and answer.text.strip():
+                return answer
+        return None
+
+    @property
+    def misplaced(self) -> str:
+        """States where its first answer should be and is not, for error messages."""
+        if not self.answers:
+            return f"{self.location} has no answer"
+        text, start = self.answers[0].text, self.answers[0].start
+        there, found = self.context[max(start, 0) :][: len(text)], self.context.find(text)
+        hint = f"; it occurs at {found}" if found >= 0 and text.strip() else ""
+        found = f"{self.location}: the answer {quoted(text)} is not at character {start}"
+        return f"{found}, where {quoted(there)} stands{hint}"
+
+
+@dataclass(frozen=True, kw_only=True, eq=False)
+class QuestionWindows(Encoded):
+    """N windows of all questions; the windows of a question are adjacent and in order."""
+
+    vocabulary: Vocabulary
+    tokens: np.ndarray  # int32, the token ids of all contexts, then of all questions
+    offsets: np.ndarray  # int32 [num_tokens, 2], the characters [start, end) in the context
+    starts_N2: np.ndarray  # the index in `tokens` of the question and of the passage
+    lengths_N2: np.ndarray  # the tokens of the question and of the passage
+    first_windows: np.ndarray  # int [questions + 1], the first window of each question, and N
+    # "start" and "end", int32 [N], positions of the answer in the window; 0, the position of [CLS],
+    # for a window without the complete answer.
+    targets: dict[str, np.ndarray]
+
+    @cached_property
+    def lengths(self) -> np.ndarray:
+        return self.lengths_N2.sum(axis=1) + self.vocabulary.num_specials(2)
+
+    @property
+    def examples(self) -> np.ndarray:
+        return np.repeat(np.arange(len(self.first_windows) - 1), np.diff(self.first_windows))
+
+    def batch(self, rows: np.ndarray) -> tuple[dict, dict]:
+        starts_B2, lengths_B2 = self.starts_N2[rows], self.lengths_N2[rows]
+        options = {"length": self.num_columns(rows), "vocabulary": self.vocabulary}
+        inputs = packed_texts(self.tokens, starts_B2, lengths_B2, **options)
+        return inputs, {name: positions[rows] for name, positions in self.targets.items()}
+
+    def of_question(self, question: int) -> range:
+        """Returns the indices of the windows of a question."""
+        return range(*self.first_windows[question : question + 2])
+
+
+def windows_over(
+    questions: Sequence[Question],
+    tokenizer: TextTokenizer,
+    *,
+    max_length: int,
+    stride: int,
+    max_question_length: int,
+) -> QuestionWindows:
+    """Makes the windows of questions; a context of several questions is tokenized only once."""
+    num_specials = tokenizer.vocabulary.num_specials(2)
+    contexts: dict[str, int] = {}
+    context_Q = np.array([contexts.setdefault(q.context, len(contexts)) for q in questions])
+    ids, offsets, num_tokens = _tokenized(list(contexts), tokenizer)
+    question_ids, num_question_tokens = tokenizer.flat_ids([q.question for q in questions])
+    is_blank_Q = np.array([not q.context.strip() for q in questions])
+    for question in np.flatnonzero(is_blank_Q | (num_tokens[context_Q] == 0)).tolist():
+        raise InputError(f"{questions[question].location}: the context has no tokens")
+
+    context_starts_Q = (np.cumsum(num_tokens) - num_tokens)[context_Q]
+    num_tokens_Q = num_tokens[context_Q]
+    question_starts_Q = len(ids) + np.cumsum(num_question_tokens) - num_question_tokens
+    question_lengths_Q = np.minimum(num_question_tokens, max_question_length)
+
+    max_passage_Q = max_length - num_specials - question_lengths_Q
+    step_Q = np.minimum(stride, max_passage_Q)
+    num_windows_Q = 1 + np.maximum(0, -(-(num_tokens_Q - max_passage_Q) // step_Q))
+    first_windows = np.append(0, np.cumsum(num_windows_Q))
+    question_N = np.repeat(np.arange(len(questions)), num_windows_Q)
+    index_N = np.arange(len(question_N)) - first_windows[question_N]
+    start_N = index_N * step_Q[question_N]
+    length_N = np.minimum(max_passage_Q[question_N], num_tokens_Q[question_N] - start_N)
+    starts_N2 = np.stack([question_starts_Q[question_N], context_starts_Q[question_N] + start_N], 1)
+    lengths_N2 = np.stack([question_lengths_Q[question_N], length_N], 1)
+
+    passages_Q = zip(questions, context_starts_Q, num_tokens_Q, strict=True)
+    answers_Q2 = np.array(
+        [_answer_tokens(q, offsets[start : start + length]) for q, start, length in passages_Q]
+    )
+    first_N, last_N = (answers_Q2[question_N] - start_N[:, None]).T
+    is_inside_N = (first_N >= 0) & (first_N <= last_N) & (last_N < length_N)
+    before_passage_N = num_specials - 1 + lengths_N2[:, 0]  # without the last [SEP]
+    return QuestionWindows(
+        vocabulary=tokenizer.vocabulary,
+        tokens=np.concatenate([ids, question_ids]),
+        offsets=offsets,
+        starts_N2=starts_N2,
+        lengths_N2=lengths_N2,
+        first_windows=first_windows,
+        targets={
+            name: np.where(is_inside_N, token_N + before_passage_N, 0).astype(np.int32)
+            for name, token_N in (("start", first_N), ("end", last_N))
+        },
+    )
+
+
+def max_context(starts: np.ndarray, lengths: np.ndarray) -> list[np.ndarray]:
+    """Finds for each window, whose tokens have the maximum context in it, bool [length].
+
+    The score of a window for a token is the smaller of the numbers of tokens to its left and to its
+    right in the window, plus 0.01 times the length of the window. The earliest window wins a tie
+    (run_squad.py, `_check_is_max_context`). `starts` ascend from 0.
+    """
+    tokens = np.arange(starts[-1] + lengths[-1])
+    left = tokens - starts[:, None]
+    right = lengths[:, None] - 1 - left
+    context = np.minimum(left, right)
+    scores = np.where(context < 0, -np.inf, context + 0.01 * lengths[:, None])
+    best = scores.argmax(axis=0)
+    return [
+        best[start : start + length] == window
+        for window, (start, length) in enumerate(zip(starts, lengths, strict=True))
+    ]
+
+
+def _tokenized(
+    contexts: list[str], tokenizer: TextTokenizer
+) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+    """Returns ids, their characters [num_tokens, 2], both int32, and the lengths of contexts."""
+    ids, offsets, lengths = [np.empty(0, np.int32)], [np.empty((0, 2), np.int32)], []
+    for start in range(0, len(contexts), _BATCH_SIZE):
+        for text in tokenizer.encode_batch(contexts[start : start + _BATCH_SIZE]):
+            ids.append(np.array(text.ids, np.int32))
+            offsets.append(np.array(text.offsets, np.int32).reshape(-1, 2))
+            lengths.append(len(text.ids))
+    return np.concatenate(ids), np.concatenate(offsets), np.array(lengths, np.int64)
+
+
+def _answer_tokens(question: Question, offsets: np.ndarray) -> tuple[int, int]:
+    """Returns the first and the last token that overlap the answer; (-1, -1) without a `target`."""
+    target = question.target
+    if target is None:
+        return -1, -1
+    end = target.start + len(target.text)
+    first = np.searchsorted(offsets[:, 1], target.start, side="right")
+    last = np.searchsorted(offsets[:, 0], end, side="left") - 1
+    return int(first), int(last)

@@ -1,0 +1,211 @@
+"""Trains a student model on the predictions of a teacher model.
+
+Sources: Hinton et al. 2015, "Distilling the Knowledge in a Neural Network"; Sanh et al. 2019,
+"DistilBERT", section 3.
+"""
+
+from typing import Any
+
+import keras
+from keras import ops
+
+from bert_keras.distribution.loss import GlobalLoss, GlobalMean, global_loss
+from bert_keras.distribution.model import GlobalBatchModel
+from bert_keras.errors import InputError
+from bert_keras.layers import Tensor
+from bert_keras.models.pretrained import named_inputs
+from bert_keras.models.task_models import TaskModel
+from bert_keras.training.losses import MaskedLMLoss, cosine_distance, soft_divergence
+
+LABELS, SOFT, COSINE = "labels", "soft", "cosine"
+CLASS_LOSSES = (
+    MaskedLMLoss,
+    keras.losses.SparseCategoricalCrossentropy,
+    keras.losses.CategoricalCrossentropy,
+)
+
+
+class Distiller(GlobalBatchModel):
+    """A Keras model that trains a student on labels and on the predictions of a teacher.
+
+    Compile and fit it instead of the student, whose weights it shares. The teacher runs without
+    dropout and does not change. The loss is the sum over the outputs of
+
+        alpha_labels x loss of the labels + alpha_soft x divergence from the teacher
+
+    plus `alpha_cosine` x the mean over all tokens except padding of 1 - the cosine between the last
+    hidden states of both models. The divergence of class logits is the KL divergence at
+    `temperature`, multiplied by `temperature` squared. For independent labels it is the mean of
+    this divergence over the labels, and for numbers it is the loss itself. The logs contain each
+    part: `masked_lm_loss`, `masked_lm_soft_loss`, `cosine_loss`, or `labels_loss` and `soft_loss`
+    for a model with one output.
+
+    Args:
+        student: The model to train.
+        teacher: A model with the same outputs.
+        temperature: Divides the logits of both models.
+        alpha_soft: Weight of the divergence.
+        alpha_labels: Weight of the loss of the labels.
+        alpha_cosine: Weight of the cosine loss; above 0 it needs equal hidden sizes.
+
+    Example:
+
+    ```python
+    student, teacher = (BertClassifier.from_pretrained("films") for _ in range(2))
+    distiller = Distiller(student, teacher, temperature=2.0)
+    ```
+    """
+
+    def __init__(
+        self,
+        student: TaskModel,
+        teacher: TaskModel,
+        *,
+        temperature: float = 2.0,
+        alpha_soft: float = 0.5,
+        alpha_labels: float = 0.5,
+        alpha_cosine: float = 0.0,
+    ):
+        # Public weight names omit the model's name, so the student and the Distiller share them.
+        super().__init__(name=student.name, dtype=student.dtype_policy)
+        _check_outputs(student, teacher, compares_states=alpha_cosine > 0)
+        self.student, self.config = student, student.config
+        self.__dict__["teacher"] = teacher  # Keras must not track, train or save it
+        self.temperature = temperature
+        self.alpha_soft, self.alpha_labels = alpha_soft, alpha_labels
+        self.alpha_cosine = alpha_cosine
+        self.built = True
+
+    @property
+    def non_trainable_variables(self):
+        """The student's and, with JAX, the teacher's variables, which would become constants."""
+        ours, is_jax = super().non_trainable_variables, keras.config.backend() == "jax"
+        return [*ours, *self.teacher.variables] if is_jax else ours
+
+    def compile(
+        self, optimizer: Any = "rmsprop", loss: Any = None, loss_weights: Any = None, **kwargs
+    ):
+        """Configures the training as the student's `compile`; `loss` is the loss of the labels."""
+        self._has_names = isinstance(loss, dict)
+        losses = loss if isinstance(loss, dict) else {LABELS: loss}
+        if not isinstance(loss_weights, dict):
+            loss_weights = dict.fromkeys(losses, 1.0 if loss_weights is None else loss_weights)
+        terms, factors, self.__dict__["_distances"] = {}, {}, {}
+        for name, each in losses.items():
+            self._distances[name] = self._distance(each)
+            loss, soft, factor = global_loss(each), self._soft(name), loss_weights.get(name, 1.0)
+            terms |= {name: loss, soft: _ComputedLoss(loss)}
+            factors |= {name: self.alpha_labels * factor, soft: self.alpha_soft * factor}
+        if self.alpha_cosine:
+            terms[COSINE], factors[COSINE] = _ComputedLoss(), self.alpha_cosine
+        super().compile(optimizer, terms, factors, **kwargs)
+
+    def _soft(self, name: str) -> str:
+        return f"{name}_{SOFT}" if self._has_names else SOFT
+
+    def _distance(self, loss):
+        """Returns a function of the teacher's and the student's output: their divergence."""
+        kind = loss.loss if isinstance(loss, GlobalMean) else loss
+        if isinstance(kind, CLASS_LOSSES):
+            return lambda *outputs: soft_divergence(*outputs, temperature=self.temperature)
+        if isinstance(kind, keras.losses.BinaryCrossentropy):
+            return lambda *outputs: ops.mean(
+                soft_divergence(*map(_two_classes, outputs), temperature=self.temperature), axis=-1
+            )
+        if isinstance(kind, keras.losses.MeanSquaredError):
+            return kind.call
+        raise InputError(f"the loss is {kind!r}, which has no divergence from a teacher")
+
+    def call(self, inputs: dict, training: bool = False):
+        """Returns the outputs of the student and, of each element, its divergence."""
+        students, states = self._named_outputs(self.student, inputs, training=training)
+        teachers, teachers_states = keras.tree.map_structure(
+            ops.stop_gradient, self._named_outputs(self.teacher, inputs, training=False)
+        )
+        outputs = dict(students)
+        for name, distance in self._distances.items():
+            outputs[self._soft(name)] = distance(teachers[name], students[name])
+        if self.alpha_cosine:
+            outputs[COSINE] = cosine_distance(teachers_states, states)
+        return outputs
+
+    def _named_outputs(self, model, inputs, *, training):
+        """Returns a model's outputs by name, and its last hidden states if they are compared."""
+        if not self.alpha_cosine:
+            outputs, states = model(inputs, training=training), ()
+        else:
+            encoded = model.encoder(inputs, training=training)
+            outputs = model.logits(encoded, inputs, training=training)
+            states = encoded["sequence_output"]
+        return outputs if isinstance(outputs, dict) else {LABELS: outputs}, states
+
+    def train_step(self, *arguments):
+        *state, data = arguments
+        x, y, weight = keras.utils.unpack_x_y_sample_weight(data)
+        return super().train_step(*state, (x, *self._expanded(x, y, weight)))
+
+    def compute_loss(
+        self,
+        x: Any = None,
+        y: Any = None,
+        y_pred: Tensor = None,
+        sample_weight: Tensor = None,
+        training: bool = True,
+    ):
+        y, sample_weight = self._expanded(x, y, sample_weight)
+        return super().compute_loss(x, y, y_pred, sample_weight, training)
+
+    def compute_metrics(self, x: Any, y: Any, y_pred: Tensor, sample_weight: Tensor = None):
+        return super().compute_metrics(x, *map(self._of_student, (y, y_pred, sample_weight)))
+
+    def _expanded(self, x, y, weight):
+        """Returns targets and weights for every part of the loss; the mask for the cosine."""
+        if isinstance(y, dict) and {*map(self._soft, self._distances)} <= y.keys():
+            return y, weight
+        y, weight = map(self._named, (y, weight))
+        for name in self._distances:
+            y[self._soft(name)], weight[self._soft(name)] = y[name], weight[name]
+        if self.alpha_cosine:
+            y[COSINE] = weight[COSINE] = named_inputs(x)["input_mask"]
+        return y, weight
+
+    def _named(self, structure) -> dict:
+        is_dict = isinstance(structure, dict)
+        return {name: structure[name] if is_dict else structure for name in self._distances}
+
+    def _of_student(self, structure):
+        """Returns the student's part of targets, outputs or weights, in the student's form."""
+        if not isinstance(structure, dict):
+            return structure
+        named = self._named(structure)
+        if all(each is None for each in named.values()):
+            return None
+        return named if self._has_names else named[LABELS]
+
+
+class _ComputedLoss(GlobalLoss):
+    """Takes the output of the model as the loss of each element; divides as the loss `like`."""
+
+    def __init__(self, like: GlobalLoss | None = None):
+        super().__init__(reduction="mean_with_sample_weight" if like is None else like.reduction)
+        self.epsilon = 0.0 if like is None else like.epsilon
+
+    def call(self, y_true, y_pred):
+        return y_pred
+
+
+def _two_classes(logits):
+    """Converts logits [..., L] of sigmoids to logits [..., L, 2] of an equal softmax."""
+    return ops.stack([logits, ops.zeros_like(logits)], axis=-1)
+
+
+def _check_outputs(student: TaskModel, teacher: TaskModel, *, compares_states: bool) -> None:
+    if missing := sorted({*student.kind.heads} - {*teacher.kind.heads}):
+        raise InputError(f"the teacher, a {teacher.kind.model}, lacks {', '.join(missing)}")
+    names = ["vocab_size"] if "masked_lm" in student.kind.heads else []
+    names += ["hidden_size"] if compares_states else []
+    sizes = {"num_labels": [getattr(model, "num_labels", 0) for model in (student, teacher)]}
+    sizes |= {name: [getattr(m.config, name) for m in (student, teacher)] for name in names}
+    for name, (size, expected) in sizes.items():
+        if size != expected:
+            raise InputError(f"{name} of the student is {size}, of the teacher {expected}")

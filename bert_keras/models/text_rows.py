@@ -1,0 +1,124 @@
+"""Turns texts and labels into rows and batches for Keras."""
+
+import dataclasses
+import functools
+import itertools
+from typing import Any
+
+import keras
+import numpy as np
+
+from bert_keras.data.batches import Batches, batches_of
+from bert_keras.data.encoded import Encoded, length_grouped_batches, longest_first_batches
+from bert_keras.errors import InputError, quoted
+from bert_keras.kinds.kind import Kind
+from bert_keras.kinds.words import TaggedWords
+from bert_keras.text.columns import columns_of
+
+NO_TEXTS = "the texts are an empty list; expected at least one"
+
+
+def text_rows(
+    model: keras.Model, kind: Kind, x: Any, y: Any = None, weights: Any = None
+) -> Encoded:
+    """Returns the rows of N texts, or columns of texts, with their targets and weights."""
+    columns, labels, weights = columns_of(x), as_list(y), as_list(weights)
+    num_texts = len(columns[0])
+    if not num_texts:
+        raise InputError(NO_TEXTS)
+    for name, each in (("y", labels), ("sample_weight", weights)):
+        if each is not None and len(each) != num_texts:
+            raise InputError(f"{name} is of length {len(each):,}, the texts of {num_texts:,}")
+    if labels is None and kind.needs_labels and not (model.compiled and not model.loss):
+        refuse_pair(columns[0][0])
+        raise InputError("y is None; expected the labels of the texts, as in fit(texts, labels)")
+    rows: Any = kind.encoded(columns, labels)
+    if labels is not None:
+        targets = rows.label_ids if isinstance(rows, TaggedWords) else rows.targets
+        check_loss(model, kind, keras.tree.flatten(targets)[0])
+    if weights is None:
+        return rows
+    targets = np.zeros(num_texts) if rows.targets is None else rows.targets
+    return dataclasses.replace(rows, targets=targets, weights=np.asarray(weights, np.float32))
+
+
+def check_loss(model: keras.Model, kind: Kind, targets: np.ndarray) -> None:
+    """Raises InputError if a loss of Keras cannot read the targets of a kind of labels."""
+    sparse = keras.losses.SparseCategoricalCrossentropy
+    losses = keras.tree.flatten(model.loss) if model.compiled else []
+    if not kind.needs_labels or (model.compiled and not losses):
+        return  # the loss is the user's
+    expected = keras.tree.flatten(kind.compile_arguments()["loss"])[0]
+    are_ids = isinstance(expected, sparse) and targets.ndim == 1
+    are_whole = not are_ids or (targets == np.round(targets)).all()
+    for loss in map(keras.losses.get, losses or [expected]):
+        is_sparse = isinstance(loss, sparse) or loss is keras.losses.sparse_categorical_crossentropy
+        is_own = not loss.__module__.startswith("keras.")
+        if not is_own and (is_sparse != are_ids or not are_whole):
+            name = getattr(loss, "name", None) or getattr(loss, "__name__", loss)
+            raise InputError(
+                f"the loss {name} does not fit labels such as {targets[0]}; without compile, fit "
+                f"uses {type(expected).__name__}; a model of numbers has labels=1"
+            )
+
+
+def weights_by_id(kind: Kind, weights: Any) -> dict | None:
+    """Returns the weights of labels by their numbers."""
+    if not weights:
+        return None
+    if not isinstance(weights, dict):
+        raise InputError(f"class_weight is {quoted(weights)}; expected a dict of weights by label")
+    return kind.class_weights(weights)
+
+
+def refuse_pair(first: Any) -> None:
+    """Raises InputError if the first item of the texts is a pair of a text and its label."""
+    if isinstance(first, tuple):
+        raise InputError(f"x is a list of pairs such as {quoted(first)}; give (texts, labels)")
+
+
+def as_list(values: Any) -> Any:
+    """Returns labels or weights as a list or an array, which can be cut."""
+    if values is None or isinstance(values, (list, tuple)):
+        return None if values is None else [*values]
+    array = np.asarray(values)
+    if not array.ndim:
+        raise InputError(f"{quoted(values)} is not a list; expected a value for each text")
+    return array
+
+
+def divided(
+    rows: Encoded, labels: Any, *, num_texts: int, share: float
+) -> tuple[np.ndarray, np.ndarray]:
+    """Returns the rows to learn and those to hold out, which are a share of each label."""
+    labels = [""] * num_texts if labels is None else as_list(labels)
+    names = [str(label) for label in labels]
+    numbers = {name: number for number, name in enumerate(dict.fromkeys(names))}
+    order = np.argsort([numbers[name] for name in names], kind="stable")
+    ends = np.ceil(np.round(share * np.arange(len(names) + 1), 6))
+    is_held_out = np.empty(len(names), bool)
+    is_held_out[order] = np.diff(ends) == 1
+    if is_held_out.all():
+        raise InputError(f"validation_split={share} leaves no text to learn")
+    is_held_out = is_held_out[rows.examples]
+    return np.flatnonzero(~is_held_out), np.flatnonzero(is_held_out)
+
+
+def training_batches(
+    encoded: Encoded, rows: np.ndarray, size: int, *, is_shuffled: bool
+) -> Batches:
+    """Returns batches of rows without end, of similar length or in the given order."""
+    if not is_shuffled:
+        ordered = np.split(rows, range(size, len(rows), size))
+        return batches_of(encoded, lambda: itertools.cycle(ordered))
+    lengths = encoded.lengths[rows]
+    seed = int(keras.random.SeedGenerator().state[0])  # keras.utils.set_random_seed decides it
+    shuffled = functools.partial(length_grouped_batches, lengths, batch_size=size, seed=seed)
+    return batches_of(encoded, lambda: (rows[each] for each in shuffled()))
+
+
+def ordered_batches(encoded: Encoded, rows: np.ndarray, size: int) -> Batches:
+    """Returns batches of some rows, the longest rows first, which are read once."""
+    longest = longest_first_batches(encoded.lengths[rows], batch_size=size)
+    batches = [np.sort(rows[each]) for each in longest]
+    return batches_of(encoded, lambda: batches, num_batches=len(batches))

@@ -1,0 +1,254 @@
+"""Converts checkpoints to other formats, and makes parts, students and larger vocabularies."""
+
+import dataclasses
+import os
+import re
+from collections.abc import Callable, Collection, Mapping, Sequence
+from typing import TypeAlias, cast
+
+import numpy as np
+
+from bert_keras.checkpoints.checkpoint import Checkpoint, TrainingState, part
+from bert_keras.checkpoints.formats import open_checkpoint, write_checkpoint
+from bert_keras.checkpoints.pretrained import LoadReport, build_model, checkpoint_of_model
+from bert_keras.checkpoints.tensors import StoredTensor, of_array
+from bert_keras.errors import InputError, check_name, counted, listed, quoted, suggest_keyword_names
+from bert_keras.families import FAMILIES, family_of
+from bert_keras.files import refuse_existing
+from bert_keras.kinds.known import KINDS
+from bert_keras.models.loading import MODELS
+from bert_keras.models.replaced_tokens import generator_config, generator_size
+from bert_keras.text.tokenizer import MAX_WORD_CHARACTERS, google_words
+from bert_keras.text.vocab import Vocabulary, is_unused
+
+Tensors: TypeAlias = Mapping[str, StoredTensor]
+# Ends of the names of weights that have a row for each token.
+_VOCABULARY_WEIGHTS = ("embeddings/token", "masked_lm/decoder", "masked_lm/output_bias")
+
+
+@suggest_keyword_names
+def convert(  # noqa: PLR0913 - public; each argument is optional
+    source: str | os.PathLike,
+    destination: str | os.PathLike,
+    *,
+    format: str = "bert-keras",
+    model: str | None = None,
+    num_layers: int | None = None,
+    new_tokens: Sequence[str] = (),
+    ignore: Collection[str] = (),
+    pad_vocabulary: bool = False,
+) -> str:
+    """Loads a model and saves it as a folder of another format.
+
+    `bert-keras convert` calls this function.
+
+    Args:
+        source: A checkpoint of any format.
+        destination: The folder to write, which must not exist yet or be empty.
+        format: "bert-keras", "google", "huggingface" or "sentence-transformers".
+        model: The model class to write if it is only a part of the model in `source`, such as the
+            BertEncoder of a BertPretrainer; None converts all.
+        num_layers: Converts a student with this number of layers; see `student_of`.
+        new_tokens: Tokens to add to a WordPiece vocabulary, instead of its [unusedN] tokens and
+            then at its end. Their embeddings are the means of those of their former subtokens.
+        ignore: Names of tensors, configuration keys and tokenizer rules to ignore. Error messages
+            state the name where this is possible.
+        pad_vocabulary: Whether to append unused tokens if the embedding matrix has more rows
+            than the vocabulary has tokens.
+
+    Returns:
+        A load report of the model that was written.
+
+    Raises:
+        InputError: An argument is invalid, or the source or the format lacks a part of the model.
+
+    Example:
+
+    ```python
+    print(convert("films", "films-huggingface", format="huggingface"))
+    ```
+    """
+    refuse_existing(destination)
+    checkpoint = open_checkpoint(source, ignore=ignore, pad_vocabulary=pad_vocabulary)
+    if model is not None:
+        checkpoint = part_of(checkpoint, model)
+    if num_layers is not None:
+        checkpoint = student_of(checkpoint, num_layers=num_layers)
+    if new_tokens:
+        checkpoint = extended(checkpoint, new_tokens)
+    metadata = checkpoint.metadata
+    check_name(metadata.model, MODELS, what="model")
+    built = build_model(MODELS[metadata.model], checkpoint, metadata=metadata, source=source)
+    report = cast(LoadReport, built.load_report)
+    if (state := checkpoint.state) is not None:
+        names = {*report.loaded}
+        state = _of_weights(state, lambda all: {n: all[n] for n in all if n in names})
+    parts = {"metadata": metadata, "vocabulary": checkpoint.vocabulary, "state": state}
+    written = checkpoint_of_model(built, **parts)
+    notes = (*checkpoint.notes, *write_checkpoint(written, destination, format=format))
+    if checkpoint.vocabulary is None:
+        notes += ("the model has no vocabulary, which most commands need",)
+    if state is not None and format not in ("bert-keras", "google"):
+        notes += (f"{format} cannot store the training state of step {state.step:,}",)
+    title = f"{source} -> {destination}: {metadata.model}"
+    return str(dataclasses.replace(report, source=title, notes=notes))
+
+
+def part_of(checkpoint: Checkpoint, model: str) -> Checkpoint:
+    """Returns the part for `model`; the BertMaskedLM of replaced-token models is the generator."""
+    check_name(model, KINDS, what="model")
+    source, parts = checkpoint.metadata, {*map(part, checkpoint.tensors)}
+    if (source.model, model) == ("BertReplacedTokenPretrainer", "BertMaskedLM"):
+        return _generator_of(checkpoint)
+    if absent := {*KINDS[model].heads} - parts:
+        found = f"the {source.model} has no weights of {', '.join(sorted(absent))}"
+        raise InputError(f"{found}, which a {model} needs; it has {', '.join(sorted(parts))}")
+    kept = {"keeps_head": model == source.model, "text_columns": source.text_columns}
+    return dataclasses.replace(checkpoint, metadata=source.of_model(model, **kept))
+
+
+def _generator_of(checkpoint: Checkpoint) -> Checkpoint:
+    """Returns the generator, which shares the embeddings but for their projection."""
+    metadata, embeddings, generator = checkpoint.metadata, "encoder/embeddings/", "generator/"
+
+    def selected(tensors: Tensors) -> Tensors:
+        return {
+            name.removeprefix(generator): tensor
+            for name, tensor in tensors.items()
+            if name.startswith((embeddings, generator))
+            and not name.startswith(f"{embeddings}projection/")
+        }
+
+    state = checkpoint.state
+    config = generator_config(metadata.config, generator_size(metadata))
+    return dataclasses.replace(
+        checkpoint,
+        metadata=metadata.of_model("BertMaskedLM", keeps_head=False, config=config),
+        tensors=selected(checkpoint.tensors),
+        state=None if state is None else _of_weights(state, selected),
+    )
+
+
+def _of_weights(state: TrainingState, select: Callable[[Tensors], Tensors]) -> TrainingState:
+    return dataclasses.replace(
+        state, momentums=select(state.momentums), velocities=select(state.velocities)
+    )
+
+
+def student_layers(num_layers: int, *, of: int) -> list[int]:
+    """Returns evenly spaced layers of a teacher; 0, 2, 4, 7, 9 and 11 of 12, as in DistilBERT."""
+    if not 1 <= num_layers <= of:
+        raise InputError(f"num_layers is {num_layers}; the teacher has {of}")
+    return np.linspace(0, of - 1, num_layers).round().astype(int).tolist()
+
+
+def student_of(teacher: Checkpoint, *, num_layers: int) -> Checkpoint:
+    """Builds a student with the layers of `student_layers` and no pooler from a teacher's weights.
+
+    A student of a BERT is a DistilBERT, which has no segment embeddings. The vector of segment 0 is
+    therefore added to every position embedding (extract_distilbert.py drops it), so that the
+    embeddings of a single text equal the teacher's. Other families keep their segment embeddings.
+    """
+    metadata, config = teacher.metadata, teacher.metadata.config
+    layers = student_layers(num_layers, of=config.num_layers)
+    indices = ", ".join(map(str, layers))
+    notes = [f"the student has layers {indices} of 0 to {config.num_layers - 1}"]
+    tensors = {}
+    for name, tensor in teacher.tensors.items():
+        if (match := re.match(r"encoder/layer_(\d+)/(.*)", name)) and not config.shares_layers:
+            for student, layer in enumerate(layers):
+                if layer == int(match[1]):
+                    tensors[f"encoder/layer_{student}/{match[2]}"] = tensor
+        elif part(name) not in ("pooler", "next_sentence"):
+            tensors[name] = tensor
+    changes = {"num_layers": num_layers, "has_pooler": False}
+    if family_of(config) is FAMILIES["bert"]:
+        changes |= {"num_segments": 0, "pooler_activation": "relu"}
+        notes.append("the student has no segment embeddings; that of segment 0 is added everywhere")
+        segments = tensors.pop("encoder/embeddings/segment")
+        positions = tensors["encoder/embeddings/position"]
+        tensors["encoder/embeddings/position"] = of_array(
+            positions.shape, lambda: positions.read() + segments.read()[0]
+        )
+    model, config = metadata.model, dataclasses.replace(config, **changes)
+    student = KINDS[model].student or model
+    metadata = metadata.of_model(student, keeps_head=student == model, config=config)
+    parts = {"metadata": metadata, "tensors": tensors, "notes": (*teacher.notes, *notes)}
+    return dataclasses.replace(teacher, **parts, state=None)
+
+
+def extended(checkpoint: Checkpoint, new_tokens: Sequence[str]) -> Checkpoint:
+    """Adds tokens, words or "##" and ends of words, to a checkpoint's WordPiece vocabulary.
+
+    A new token replaces the first free [unusedN] token or is appended. In every table with a row
+    for each token, such as the output bias of the masked LM, its row is the mean of the rows of the
+    subtokens into which the old vocabulary divides it. The training state is left out.
+    """
+    vocabulary, metadata = checkpoint.vocabulary, checkpoint.metadata
+    if vocabulary is None or vocabulary.rules:
+        raise InputError("the checkpoint has no WordPiece vocabulary, which can be extended")
+    known = [token for token in new_tokens if token in vocabulary.ids]
+    added = [token for token in new_tokens if token not in vocabulary.ids]
+    if not added or len({*added}) < len(added):
+        raise InputError("expected tokens that the vocabulary does not have, each of them once")
+    for token in added:
+        # A token that continues a word follows a letter.
+        text = f"a{token[2:]}" if token.startswith("##") else token
+        words = [word.text for word in google_words(text, lowercase=metadata.lowercase)]
+        if words != [text] or token == "##" or len(text) > MAX_WORD_CHARACTERS:
+            made = f"the tokenizer makes {quoted(' '.join(words))} of {quoted(text)}"
+            raise InputError(f"no text contains the new token {quoted(token)}: {made}")
+    unused = [n for n, token in enumerate(vocabulary.tokens) if is_unused(token)][: len(added)]
+    size = len(vocabulary) + len(added) - len(unused)
+    ids = [*unused, *range(len(vocabulary), size)]
+    tokens = dict(enumerate(vocabulary.tokens)) | dict(zip(ids, added, strict=True))
+    subtokens = {n: subtoken_ids(token, vocabulary) for n, token in zip(ids, added, strict=True)}
+    notes = [f"{counted(len(added), 'new token')}, {len(unused):,} of them instead of [unusedN]"]
+    if known:
+        notes.append(f"the vocabulary has already {listed(known, most=3)}")
+    if unknown := [tokens[n] for n in ids if vocabulary.unk_id in subtokens[n]]:
+        notes.append(f"[UNK] is among the former subtokens of {listed(unknown, most=3)}")
+    if checkpoint.state is not None:
+        notes.append("the training state is left out, because it has no averages of new tokens")
+    tensors = dict(checkpoint.tensors)
+    for name in tensors:
+        if name.endswith(_VOCABULARY_WEIGHTS):
+            tensors[name] = _extended_table(tensors[name], subtokens, size=size)
+    config = dataclasses.replace(metadata.config, vocab_size=size)
+    return dataclasses.replace(
+        checkpoint,
+        metadata=dataclasses.replace(metadata, config=config),
+        vocabulary=dataclasses.replace(vocabulary, tokens=tuple(tokens.values())),
+        tensors=tensors,
+        state=None,
+        notes=(*checkpoint.notes, *notes),
+    )
+
+
+def subtoken_ids(token: str, vocabulary: Vocabulary) -> list[int]:
+    """Returns the ids of a word, or of the rest of one after "##", as Google's tokenization.py."""
+    ids, rest = [], token
+    while rest.removeprefix("##"):
+        shortest = 3 if rest.startswith("##") else 1
+        fits = (n for n in range(len(rest), shortest - 1, -1) if rest[:n] in vocabulary.ids)
+        if (length := next(fits, None)) is None:
+            return [vocabulary.unk_id]
+        ids.append(vocabulary.ids[rest[:length]])
+        rest = f"##{rest[length:]}"
+    return ids
+
+
+def _extended_table(
+    table: StoredTensor, subtokens: Mapping[int, list[int]], *, size: int
+) -> StoredTensor:
+    """Returns a table of `size` rows, in which new rows are means of rows of the old table."""
+    shape = (size, *table.shape[1:])
+
+    def extended() -> np.ndarray:
+        old, new = table.read(), np.empty(shape, np.float32)
+        new[: len(old)] = old
+        for token_id, subtoken_ids in subtokens.items():
+            new[token_id] = old[subtoken_ids].mean(axis=0)
+        return new
+
+    return of_array(shape, extended)

@@ -1,0 +1,101 @@
+"""Exports a model, or a smaller variant of it, for TF Serving."""
+
+import os
+from collections.abc import Sequence
+from pathlib import Path
+
+from bert_keras.checkpoints.formats import open_text_checkpoint
+from bert_keras.errors import InputError, check_name, suggest_keyword_names
+from bert_keras.exporting.export import export_plan, plan_of_model, write_saved_model
+from bert_keras.exporting.variants.export_variant import (
+    MAX_SCORE_DROP,
+    SAVED_MODELS,
+    Scoring,
+    export_variant,
+)
+from bert_keras.exporting.variants.variant import Variant
+from bert_keras.files import StrPath
+from bert_keras.models.loading import load_model
+from bert_keras.models.pretrained import Pretrained
+from bert_keras.runs.settings import Changes, variant_examples
+from bert_keras.text.tokenizer import TextTokenizer
+
+
+@suggest_keyword_names
+def export(  # noqa: PLR0913 - public; each argument is optional
+    model: StrPath | Pretrained,
+    path: StrPath,
+    *,
+    tokenizer: TextTokenizer | None = None,
+    labels: Sequence[str] = (),
+    max_length: int | None = None,
+    num_texts: int | None = None,
+    variant: str | None = None,
+    data: StrPath | None = None,
+    task: str | None = None,
+    changes: Changes = (),
+    max_score_drop: float = MAX_SCORE_DROP,
+) -> Path:
+    """Writes a model of any head as a SavedModel that takes texts, and verifies it.
+
+    `bert-keras export` calls this function, and `model.export` does the same without variants. The
+    SavedModel contains the text processing, its signatures and warm-up requests for TF Serving. A
+    fresh process loads it as TF Serving does and compares its outputs with the Keras model's.
+
+    Args:
+        model: A folder with a vocabulary in any checkpoint format, or a model in memory.
+        path: The version folder, saved_models/NAME/VERSION, which must not exist yet.
+        tokenizer: The tokenizer of a model in memory; by default `model.tokenizer`.
+        labels: The labels of a model in memory; by default those of its metadata.
+        max_length: The largest number of tokens of a text or pair; by default the metadata's.
+        num_texts: The number of texts that a classifier takes, 1 or 2; by default the number that
+            the model was trained on, or 1 if its metadata does not state it.
+        variant: "float16", "bfloat16" or "int8", whose size, time and score are printed
+            next to those of float32; by default the model is written in float32.
+        data: Labelled examples to score a variant on: a file of the task, or a data folder or
+            `tfds:NAME` with a split "dev".
+        task: The name of the task that scores a variant; by default the task of the fine-tuning.
+        changes: Settings of this task, such as `{"text_columns": ("review",)}`.
+        max_score_drop: The points, of 100, by which the score of a variant may drop.
+
+    Returns:
+        The path of the version folder.
+
+    Raises:
+        InputError: An argument does not fit the model, or the variant loses too many points.
+        RuntimeError: The SavedModel does not give the outputs of the Keras model.
+
+    Example:
+
+    ```python
+    export("films", "saved_models/films/1")
+    ```
+    """
+    if variant is None:
+        if data is not None or task is not None or changes or max_score_drop != MAX_SCORE_DROP:
+            raise InputError("data, task, changes and max_score_drop need a variant to score")
+    else:
+        check_name(variant, SAVED_MODELS, what="variant")
+        if data is None:
+            raise InputError(f"the variant {variant} needs data, labelled examples to score it")
+    options = {"max_length": max_length, "num_texts": num_texts}
+    if isinstance(model, Pretrained):
+        plan = plan_of_model(model, path, tokenizer=tokenizer, labels=labels, **options)
+    else:
+        if tokenizer is not None or labels:
+            raise InputError("tokenizer and labels are for a model in memory; omit them")
+        checkpoint = open_text_checkpoint(model)
+        metadata, source = checkpoint.metadata, os.fspath(model)
+        plan = export_plan(metadata, checkpoint.tokenizer, path, source=source, **options)
+
+    def write(path: StrPath, *, variant: type[Variant] | None = None) -> Path:
+        loaded = model if isinstance(model, Pretrained) else load_model(model)
+        return write_saved_model(loaded if variant is None else variant(loaded), plan, path)
+
+    if variant is None:
+        return write(path)
+    source = "the model" if isinstance(model, Pretrained) else model
+    arguments = {"source": source, "task": task, "changes": changes}
+    known, examples = variant_examples(plan.metadata, str(data), **arguments)
+    scored = Scoring(known, examples, known.encode(examples, plan.tokenizer))
+    return export_variant(path, scored, write=write, variant=variant, max_score_drop=max_score_drop)

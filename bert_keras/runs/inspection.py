@@ -1,0 +1,125 @@
+"""Writes the page of `bert-keras inspect`: attention and masked words of a text."""
+
+import base64
+import os
+from collections.abc import Callable, Sequence
+from typing import cast
+
+import numpy as np
+from keras import ops
+
+from bert_keras.checkpoints.formats import open_text_checkpoint
+from bert_keras.config import ModelMetadata
+from bert_keras.errors import InputError
+from bert_keras.files import StrPath, check_output, write_text
+from bert_keras.kinds.kind import softmax
+from bert_keras.models.encoder import BertEncoder
+from bert_keras.models.loading import MODELS
+from bert_keras.models.pretrained import Pretrained
+from bert_keras.models.sentence_encoder import BertSentenceEncoder
+from bert_keras.reports.page import render
+from bert_keras.text.packing import ids_with_masks, pack
+from bert_keras.text.tokenizer import TextTokenizer
+from bert_keras.text.vocab import Vocabulary
+
+MAX_TOKENS = 128  # more tokens are unreadable; with BERT-base the page has 6 MB
+STEPS = 65_535  # probabilities are quantized to this many steps, two bytes each
+
+
+def inspect_texts(
+    pretrained: StrPath, texts: Sequence[str], *, output: StrPath, num_tokens: int = 10
+) -> None:
+    """Writes a page with the attention of a text or pair, and `num_tokens` predictions of masks."""
+    check_output(output, suffix=".html")
+    checkpoint = open_text_checkpoint(pretrained)
+    metadata, vocabulary = checkpoint.metadata, checkpoint.vocabulary
+    # Invalid texts raise an error before the weights are read.
+    inputs = _inputs(texts, checkpoint.tokenizer, metadata=metadata)
+    model = MODELS[metadata.model].from_checkpoint(checkpoint, metadata=metadata, source=pretrained)
+    encoder = cast(BertEncoder, getattr(model, "encoder", model))
+    sizes = ("num_layers", "num_heads", "hidden_size")
+    data: dict = {
+        "model": metadata.model,
+        "num_tokens": len(vocabulary),
+        "lowercase": metadata.lowercase,
+        **{name: getattr(metadata.config, name) for name in sizes},
+        "attention": _attention(encoder, inputs, vocabulary),
+        "masked": _masked_words(model, inputs, vocabulary, num_tokens=num_tokens),
+    }
+    if isinstance(model, BertSentenceEncoder):
+        data["embedding"] = {"summary": model.embedding.summary, "cosine": None}
+        if len(texts) == 2:
+            one, other = model.encode(texts)
+            lengths = np.linalg.norm(one) * np.linalg.norm(other)
+            data["embedding"]["cosine"] = float(one @ other / lengths)
+    title = f"Inspection of {os.fspath(pretrained)}"
+    write_text(output, render("inspection.html", title=title, data=data))
+
+
+def _inputs(
+    texts: Sequence[str], tokenizer: TextTokenizer, *, metadata: ModelMetadata
+) -> dict[str, np.ndarray]:
+    """Packs a text or a pair, which may contain [MASK], into int32 arrays [1, T]."""
+    if len(texts) not in (1, 2):
+        raise InputError(f"received {len(texts)} texts; expected one text or a pair")
+    vocabulary, ids = tokenizer.vocabulary, ids_with_masks(texts, tokenizer)
+    limit = min(MAX_TOKENS, metadata.max_length)
+    length = sum(map(len, ids)) + vocabulary.num_specials(len(texts))
+    if not all(ids) or length > limit:
+        found = f"the text has {length} tokens with [CLS] and [SEP]"
+        raise InputError(f"{found}; expected words and at most {limit} tokens")
+    return pack(*([each] for each in ids), vocabulary=vocabulary, max_length=limit)
+
+
+def _attention(encoder: BertEncoder, inputs: dict[str, np.ndarray], vocabulary: Vocabulary) -> dict:
+    """Returns the probabilities of every layer and head, as base64 of uint16 [L, N, T, T]."""
+    attentions = encoder.states(inputs).attentions
+    weights_LNTT = np.stack([ops.convert_to_numpy(layer)[0] for layer in attentions])
+    steps = np.round(weights_LNTT * STEPS).astype("<u2")
+    ids_T = inputs["input_ids"][0]
+    is_second_T = np.cumsum(ids_T == vocabulary.sep_id) - (ids_T == vocabulary.sep_id) > 0
+    return {
+        "tokens": [vocabulary.tokens[number] for number in ids_T],
+        "texts": is_second_T.astype(int).tolist(),
+        "cls": vocabulary.tokens[vocabulary.cls_id],
+        "sep": vocabulary.tokens[vocabulary.sep_id],
+        "steps": STEPS,
+        "weights": base64.b64encode(steps.tobytes()).decode(),
+    }
+
+
+def _masked_words(
+    model: Pretrained, inputs: dict[str, np.ndarray], vocabulary: Vocabulary, *, num_tokens: int
+) -> dict:
+    """Predicts the masked tokens of a text at once, or without [MASK] each token separately."""
+    if "masked_lm" not in model.kind.heads:
+        return {"missing": model.kind.model}
+    call = cast(Callable[[dict], dict], model)  # faster than `predict`, which traces
+    ids_T = inputs["input_ids"][0]
+    masked = np.flatnonzero(ids_T == vocabulary.mask_id)
+    if len(masked):
+        positions, rows = masked, {**inputs, "masked_lm_positions": masked[None].astype(np.int32)}
+    else:
+        positions = np.flatnonzero(~np.isin(ids_T, (vocabulary.cls_id, vocabulary.sep_id)))
+        rows = {name: np.repeat(array, len(positions), axis=0) for name, array in inputs.items()}
+        rows["input_ids"][np.arange(len(positions)), positions] = vocabulary.mask_id
+        rows["masked_lm_positions"] = positions[:, None].astype(np.int32)
+    # The logits of a causal model predict the following token.
+    rows["masked_lm_positions"] -= int(model.config.is_causal)
+    logits_RPV = ops.convert_to_numpy(call(rows)["masked_lm"])
+    probabilities_PV = softmax(logits_RPV.reshape(len(positions), -1))
+    predictions = []
+    for position, probabilities_V in zip(positions, probabilities_PV, strict=True):
+        order = np.argsort(-probabilities_V, kind="stable")
+        shown = [*order[:num_tokens], ids_T[position]]
+        *top, original = ([vocabulary.tokens[i], float(probabilities_V[i])] for i in shown)
+        predictions.append({"position": int(position), "top": top})
+        if not len(masked):
+            rank = int(np.flatnonzero(order == ids_T[position])[0]) + 1  # from 1
+            predictions[-1]["original"] = [*original, rank]
+    words: dict = {"predictions": predictions}
+    if "next_sentence" in model.kind.heads and (ids_T == vocabulary.sep_id).sum() > 1:
+        pair = {**inputs, "masked_lm_positions": np.zeros((1, 1), np.int32)}
+        logits = ops.convert_to_numpy(call(pair)["next_sentence"])
+        words["is_next"] = float(softmax(logits)[0, 0])
+    return words

@@ -1,0 +1,222 @@
+"""Prepares the data and the model of a fine-tuning."""
+
+import dataclasses
+import sys
+from collections.abc import Mapping, Sequence
+from functools import cached_property
+from itertools import accumulate
+from pathlib import Path
+from typing import Any
+
+import keras
+
+from bert_keras.checkpoints.formats import open_text_checkpoint
+from bert_keras.checkpoints.pretrained import missing_parts
+from bert_keras.config import ModelMetadata, warn_high_rate
+from bert_keras.data.batches import Batches
+from bert_keras.data.encoded import Encoded, say_cut
+from bert_keras.distribution.loss import global_loss
+from bert_keras.downstream.batches import Predictor, training_batches
+from bert_keras.downstream.task import Outputs, Task
+from bert_keras.errors import InputError, check_unused, print_field
+from bert_keras.files import StrPath
+from bert_keras.kinds.known import KINDS
+from bert_keras.models.loading import MODELS
+from bert_keras.runs.distillation import Distillation, open_teacher
+from bert_keras.runs.recipes import FinetuneRecipe
+from bert_keras.runs.settings import TaskData, finetune_settings, read_task_data
+from bert_keras.training.optimizer import BertAdamW, LinearWarmupDecay
+
+
+class TaskRun:
+    """The data and the model of a fine-tuning run, for a training loop of your own.
+
+    It takes the arguments of `finetune`, which adds logs, checkpoints, predictions and the choice
+    of the best epoch, and writes to `output`. It also raises the same errors.
+
+    Attributes:
+        task: The task, with its labels.
+        steps_per_epoch: The number of steps that read every training row once.
+        num_steps: The number of steps of the whole run.
+        model: The complete model of the task.
+        trained: The compiled model for `fit`: the part of `model` that is trained, or with a
+            teacher its `Distiller`.
+
+    Example:
+
+    ```python
+    run = TaskRun("mrpc", pretrained="google-bert/bert-base-uncased", data="glue/MRPC")
+    run.trained.fit(run.train, steps_per_epoch=run.steps_per_epoch, shuffle=False)
+    print(run.scores())
+    ```
+    """
+
+    def __init__(
+        self,
+        task: str | Task,
+        recipe: str | FinetuneRecipe | None = None,
+        *,
+        pretrained: StrPath,
+        data: StrPath | Mapping[str, StrPath] | TaskData,
+        teacher: StrPath | Distillation | None = None,
+        features: StrPath = "features",
+        **changes: Any,
+    ):
+        task, self.recipe, self.distillation = finetune_settings(
+            task, recipe, pretrained=pretrained, teacher=teacher, changes=changes
+        )
+        self.pretrained, self.features = pretrained, Path(features)
+        warn_high_rate(self.recipe.learning_rate)
+        self.checkpoint = open_text_checkpoint(pretrained)
+        self._check_settings(task)
+        data = data if isinstance(data, TaskData) else read_task_data(task, data)
+        for name, note in data.notes:
+            print_field(name, note, file=sys.stderr)
+        self.task, self.files, self.dev_examples = data.task, data.files, data.dev
+        number = min(self.recipe.max_train_examples or len(data.train), len(data.train))
+        self.examples = [data.train[i * len(data.train) // number] for i in range(number)]
+        tokenizer = self.checkpoint.tokenizer
+        self._encoded = self.task.encode(self.examples, tokenizer)
+        self._dev_encoded = self.task.encode_to_score(self.dev_examples, tokenizer)
+        say_cut(self._encoded, self._dev_encoded, max_length=self.task.max_length)
+        order = {"batch_size": self.recipe.batch_size, "seed": self.recipe.seed}
+        sizes = map(len, self._encoded.shuffled_batches(**order))
+        num_rows = enumerate(accumulate(sizes), start=1)
+        self.steps_per_epoch = next(n for n, rows in num_rows if rows == len(self._encoded))
+        self.num_steps = self.recipe.num_epochs * self.steps_per_epoch
+        if self.num_steps < 100:
+            remedy = "try --batch-size 8 --epochs 8 (batch_size=8, num_epochs=8)"
+            print_field("steps", f"only {self.num_steps} training steps; {remedy}", file=sys.stderr)
+        self.metadata, self.teacher = self._new_metadata(), None
+        if self.distillation is not None:
+            student = {"student": self.metadata, "vocabulary": self.checkpoint.vocabulary}
+            self.teacher = open_teacher(self.distillation, **student)
+        keras.utils.set_random_seed(self.recipe.seed)
+        self.model = self._build_model()
+        self.trained = self._compile_trained()
+
+    def _check_settings(self, task: Task) -> None:
+        """Raises InputError for settings that the task or the checkpoint cannot use."""
+        source, unused = self.checkpoint.metadata, []
+        task.check_encoder(source.config)
+        if task.freezes_encoder:
+            unused += ["num_lstm_layers", "layerwise_lr_decay"]
+        if not KINDS[task.model].reads_pooled_output:
+            unused.append("classifier_pooling")
+        check_unused(self.recipe, *unused, reason=f"on the task {task.name}")
+        has_logits = not task.freezes_encoder and task.embedding(source) is None
+        if self.distillation is not None and not has_logits:
+            raise InputError(f"{task.name} trains no encoder with logits; leave teacher out")
+
+    def _new_metadata(self) -> ModelMetadata:
+        task, recipe, source = self.task, self.recipe, self.checkpoint.metadata
+        reads_pooler = KINDS[task.model].reads_pooled_output
+        return ModelMetadata(
+            model=task.model,
+            config=dataclasses.replace(
+                source.config,
+                hidden_dropout_rate=recipe.dropout_rate,
+                attention_dropout_rate=recipe.dropout_rate,
+                has_pooler=source.config.has_pooler or reads_pooler,
+                num_lstm_layers=recipe.num_lstm_layers or source.config.num_lstm_layers,
+                pooling=recipe.classifier_pooling or source.config.pooling,
+            ),
+            **source.tokenizer_settings,
+            max_length=task.max_length,
+            text_columns=task.input_names,
+            labels=task.labels,
+            problem_type=task.problem_type,
+            task=task.settings(),
+            embedding=task.embedding(source),
+        )
+
+    def _build_model(self) -> keras.Model:
+        """Builds the model with the weights of the checkpoint or with random weights."""
+        Model, metadata = MODELS[self.task.model], self.metadata
+        if self.recipe.initial_weights == "random":
+            model = Model.from_metadata(metadata)
+        else:
+            model = Model.from_checkpoint(
+                self.checkpoint, metadata=metadata, source=self.pretrained, new=self._new_parts()
+            )
+            print(model.load_report)
+        model.encoder.gradient_checkpointing = self.recipe.gradient_checkpointing
+        return model
+
+    def _new_parts(self) -> set[str]:
+        """Returns the parts with fresh weights: absent parts, heads of other tasks or labels."""
+        heads = KINDS[self.metadata.model].heads
+        new = {*missing_parts(self.checkpoint, heads=heads, metadata=self.metadata)}
+        old_task, new_task = (
+            (each.model, each.labels, each.task.get("name"), each.task.get("text_columns"))
+            for each in (self.checkpoint.metadata, self.metadata)
+        )
+        return new if old_task == new_task else {*new, *heads}
+
+    def _compile_trained(self) -> keras.Model:
+        """Returns the compiled part that is trained, or with a teacher its Distiller."""
+        recipe = self.recipe
+        trained = student = self.task.trained(self.model)
+        self._predictor = Predictor(student)
+        if self.teacher is not None:
+            student.compile(**_compile_arguments(self.task))
+            trained = self.teacher.teach(student, metadata=self.metadata)
+        warmup = int(recipe.warmup_ratio * self.num_steps)
+        steps = {"num_steps": self.num_steps, "num_warmup_steps": warmup}
+        schedule = LinearWarmupDecay(recipe.learning_rate, **steps)
+        trained.compile(
+            optimizer=BertAdamW(
+                schedule,
+                weight_decay_rate=recipe.weight_decay_rate,
+                bias_correction=recipe.bias_correction,
+                layerwise_lr_decay=recipe.layerwise_lr_decay,
+            ),
+            gradient_accumulation_steps=recipe.gradient_accumulation_steps,
+            **_compile_arguments(self.task),
+        )
+        return trained
+
+    @cached_property
+    def rows(self) -> Encoded:
+        """The encoded training examples in the form that `trained` reads."""
+        return self.task.prepared(self._encoded, self.model, folder=self.features / "train")
+
+    @cached_property
+    def dev_rows(self) -> Encoded:
+        """The encoded dev examples in the form that `trained` reads."""
+        return self.task.prepared(self._dev_encoded, self.model, folder=self.features / "dev")
+
+    @property
+    def batches(self) -> Batches:
+        """Endless shuffled batches of rows of similar length."""
+        size, seed = self.recipe.batch_size, self.recipe.seed
+        return training_batches(self.rows, batch_size=size, seed=seed)
+
+    @property
+    def train(self):
+        """The batches for `fit`: a `tf.data.Dataset` with TensorFlow, `Batches` with JAX."""
+        return self.batches.for_fit()
+
+    def dev_outputs(self) -> tuple[Outputs, float | None]:
+        """Returns the outputs of the model for the dev rows, and the mean loss if they have one."""
+        return self._predictor(self.dev_rows, stage="predict dev")
+
+    def dev_predictions(self, outputs: Outputs) -> Sequence:
+        """Returns the predictions for the dev examples from the outputs of the model."""
+        return self.task.predictions(self.dev_examples, self.dev_rows, outputs)
+
+    def scores(
+        self, predictions: Sequence | None = None, *, loss: float | None = None
+    ) -> dict[str, float]:
+        """Returns the scores of dev predictions, which are computed by default, and the loss."""
+        if predictions is None:
+            outputs, loss = self.dev_outputs()
+            predictions = self.dev_predictions(outputs)
+        losses = {} if loss is None else {"loss": loss}
+        return {**self.task.score(self.dev_examples, predictions), **losses}
+
+
+def _compile_arguments(task: Task) -> dict[str, Any]:
+    """Returns the arguments of `compile`, with the mean of each loss over the global batch."""
+    arguments = task.compile_arguments()
+    return arguments | {"loss": keras.tree.map_structure(global_loss, arguments["loss"])}

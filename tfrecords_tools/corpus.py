@@ -1,0 +1,157 @@
+"""Finds the files of a corpus, divides them into units of work and reads the lines of a unit."""
+
+import contextlib
+import glob
+import hashlib
+import os
+import re
+import stat
+from collections.abc import Iterator, Sequence
+from typing import Any, NoReturn
+
+from tqdm import tqdm
+
+from bert_keras.errors import InputError
+from bert_keras.files import StrPath, file_system, is_remote, open_file
+from tfrecords_tools import readers
+from tfrecords_tools.readers import TFDS, FilePart, Unit
+
+_SKIPPED = (".", "_")  # prefixes of files and folders that other programs write
+UNIT_BYTES = 1 << 20  # larger if a build has more than MAX_UNITS units
+MAX_UNITS = 1000
+
+
+def files(corpus: Sequence[StrPath]) -> list[str]:
+    """Returns all files of files, folders, globs, URLs and TFDS names, sorted in each of them."""
+    paths: list[str] = []
+    for name in [os.fspath(name) for name in corpus]:
+        paths += [name] if name.startswith(TFDS) else _files_of(name)
+    first: dict[str, str] = {}  # path by the file that it leads to
+    for path in paths:
+        file = path if is_remote(path) or path.startswith(TFDS) else os.path.realpath(path)
+        if (same := first.setdefault(file, path)) is not path:
+            raise InputError(f"{path} is twice in the corpus, also as {same}; name each file once")
+    return paths
+
+
+def _files_of(pattern: str) -> list[str]:
+    """Returns the sorted files of each file and folder that a pattern matches."""
+    groups = _remote_matches(pattern) if is_remote(pattern) else _local_matches(pattern)
+    # With **, a pattern matches folders and the files in them.
+    paths = dict.fromkeys(path for group in groups for path in sorted(group))
+    if not paths:
+        raise InputError(f"{pattern} does not exist or has no files; expected files of text")
+    return list(paths)
+
+
+def _local_matches(pattern: str) -> Iterator[list[str]]:
+    """Yields the files of each file or folder that a pattern matches."""
+    matches = [pattern] if os.path.exists(pattern) else sorted(glob.glob(pattern, recursive=True))
+    for match in matches:
+        found = [match]
+        if os.path.isdir(match):
+            found = []
+            for folder, folders, names in os.walk(match, onerror=_raise, followlinks=True):
+                folders[:] = [name for name in folders if not name.startswith(_SKIPPED)]
+                names = [name for name in names if not name.startswith(_SKIPPED)]
+                found += [os.path.join(folder, name) for name in names]
+        elif not stat.S_ISREG(os.stat(match).st_mode):
+            raise InputError(f"{match} is a pipe or a device, which cannot be read twice; copy it")
+        yield found
+
+
+def _raise(error: OSError) -> NoReturn:
+    """Raises the error of a folder that cannot be read, which os.walk would ignore."""
+    raise error
+
+
+def _remote_matches(pattern: str) -> Iterator[list[str]]:
+    system, path = file_system(pattern)
+    is_glob = glob.has_magic(path) and not system.exists(path)
+    for match in sorted(system.glob(path)) if is_glob else [path] * system.exists(path):
+        found = system.find(match) if system.isdir(match) else [match]
+        kept = [file for file in found if not re.search("(^|/)[._]", file[len(match) :])]
+        yield list(map(system.unstrip_protocol, kept))
+
+
+def size_of(path: str) -> int:
+    """Returns the number of bytes of an input."""
+    if path.startswith(TFDS):
+        return sum(map(size_of, readers.split_files(path)[1]))
+    if is_remote(path):
+        system, name = file_system(path)
+        return system.size(name)
+    return os.path.getsize(path)
+
+
+def digest(path: str) -> dict[str, Any]:
+    """Returns the entry of an input in the manifest: "path", "bytes" and "sha256"."""
+    with open_file(readers.split_files(path)[0] if path.startswith(TFDS) else path) as file:
+        sha256 = hashlib.file_digest(file, "sha256").hexdigest()
+    return {"path": path, "bytes": size_of(path), "sha256": sha256}
+
+
+def units(corpus: Sequence[StrPath], *, unit_bytes: int, text_field: str = "text") -> list[Unit]:
+    """Divides a corpus into units of about `unit_bytes`, in a fixed order."""
+    parts: list[FilePart] = []
+    for path in files(corpus):
+        with _named_errors(path):
+            parts += _parts(path, unit_bytes=unit_bytes, text_field=text_field)
+    groups = readers.grouped(parts, size_of=lambda part: part.num_bytes, most=unit_bytes)
+    return list(map(tuple, groups))
+
+
+def build_units(paths: Sequence[str], *, text_field: str) -> list[Unit]:
+    """Divides the corpus of a build; the numbers of the units are part of the records' seeds."""
+    unit_bytes = max(UNIT_BYTES, sum(map(size_of, paths)) // MAX_UNITS)
+    return units(paths, unit_bytes=unit_bytes, text_field=text_field)
+
+
+@contextlib.contextmanager
+def _named_errors(path: str) -> Iterator[None]:
+    """Names the file in errors of gzip, bz2, lzma, zstd, pyarrow or TFDS."""
+    try:
+        yield
+    except Exception as error:
+        if isinstance(error, InputError) or (isinstance(error, OSError) and error.filename):
+            raise
+        reason = f"{type(error).__name__}: {error}"
+        raise InputError(f"{path} cannot be read ({reason}); is it complete?") from error
+
+
+def _parts(path: str, *, unit_bytes: int, text_field: str) -> Iterator[FilePart]:
+    if path.startswith(TFDS):
+        return readers.example_parts(path, unit_bytes=unit_bytes, text_field=text_field)
+    size, kind = size_of(path), readers.file_format(path)
+    if kind == "parquet":
+        return readers.row_group_parts(path, unit_bytes=unit_bytes, text_field=text_field)
+    step = max(1, size if readers.compression_of(path) else unit_bytes)
+    return (
+        FilePart(path, kind, start, min(start + step, size), min(step, size - start), text_field)
+        for start in range(0, max(1, size), step)
+    )
+
+
+def lines_of(unit: Unit) -> Iterator[str]:
+    """Yields the stripped lines of a unit, with one "" after each document and file."""
+    for part in unit:
+        is_in_document = False
+        with _named_errors(part.path):
+            for line in readers.READERS[part.kind](part):
+                if line or is_in_document:
+                    yield line
+                is_in_document = bool(line)
+        if is_in_document:
+            yield ""
+
+
+def documents(corpus: Sequence[StrPath], *, stage: str) -> Iterator[list[str]]:
+    """Yields the list of lines of each document of a whole corpus, with a progress bar."""
+    document: list[str] = []
+    for unit in tqdm(units(corpus, unit_bytes=UNIT_BYTES), desc=stage, unit=" MB"):
+        for line in lines_of(unit):
+            if line:
+                document.append(line)
+            else:
+                yield document
+                document = []

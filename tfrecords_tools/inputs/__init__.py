@@ -1,1 +1,0 @@
-"""Reads corpora: files, folders and TFDS names as units of work and lines of text."""

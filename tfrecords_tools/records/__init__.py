@@ -1,1 +1,0 @@
-"""Writes record files from a token store."""

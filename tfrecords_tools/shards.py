@@ -1,0 +1,230 @@
+"""Writes the shards of a split: shortens, shuffles, packs and masks instances of buckets."""
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from bert_keras.data.masking import Masker
+from bert_keras.data.record_file import PretrainingSchema, write_record_file
+from bert_keras.text import packing
+from bert_keras.text.vocab import Vocabulary
+from tfrecords_tools.instances import Layout
+from tfrecords_tools.store import SpanTable, TokenStore, read_bucket
+
+_BATCH_RECORDS = 1024  # masked and encoded at once; their arrays fit a processor's cache
+_RELEASE_INTERVAL = 512  # spans; each leaves some 64 kB of the store in memory
+
+
+class Sequences(NamedTuple):
+    """N sequences with M spans in the order of the records; the spans of each are adjacent."""
+
+    starts: np.ndarray  # int64 [M], token indices in the store
+    lengths: np.ndarray  # int64 [M], in tokens
+    bounds: np.ndarray  # int64 [N+1]: the first span of each sequence, and M
+    labels: np.ndarray  # int64 [N]
+    rows: np.ndarray  # int64 [N], ascending: the record of each sequence
+    columns: np.ndarray  # int64 [N]: the position in the record at which it begins
+
+    @property
+    def num_rows(self) -> int:
+        """The number of records."""
+        return int(self.rows[-1]) + 1 if len(self.rows) else 0
+
+
+@dataclass(frozen=True)
+class WriteShard:
+    """A job that writes a record file and returns its entry of the manifest."""
+
+    output: Path
+    instances: tuple[Path, ...]  # the files of `FindInstances`
+    layout: Layout
+    shard: int  # index in the layout
+    store: Path
+    vocabulary: Vocabulary
+    size: int  # estimated number of records
+
+    def __call__(self) -> dict[str, Any]:
+        return write_record_file(self.output, self._batches())
+
+    def _batches(self) -> Iterator[dict[str, np.ndarray]]:
+        """Yields the features of batches of records."""
+        store, layout, vocabulary = TokenStore(self.store), self.layout, self.vocabulary
+        settings, schema = layout.settings, layout.settings.schema
+        generator = np.random.default_rng(layout.seeds_of_shard(self.shard))
+        masker = Masker(settings.policy, vocabulary) if settings.policy else None
+        for bucket in layout.shards[self.shard]:
+            table = read_bucket(self.instances, num_buckets=layout.num_buckets, bucket=bucket)
+            if not len(table.instances):
+                continue
+            sequences = sequences_of(
+                table, schema=schema, num_separators=layout.num_separators, generator=generator
+            )
+            for batch in _split_batches(sequences, num_rows=_BATCH_RECORDS):
+                parts = {"schema": schema, "vocabulary": vocabulary, "masker": masker}
+                tokens = read_tokens(batch, store)
+                yield record_features(batch, tokens, **parts, generator=generator)
+
+
+def read_tokens(sequences: Sequences, store: TokenStore) -> np.ndarray:
+    """Returns the token ids of all spans, concatenated."""
+    tokens = []
+    for first in range(0, len(sequences.starts), _RELEASE_INTERVAL):
+        group = slice(first, first + _RELEASE_INTERVAL)
+        tokens.append(store.tokens_of_spans(sequences.starts[group], sequences.lengths[group]))
+        store.release()
+    return np.concatenate(tokens)
+
+
+def _sequence_sizes(lengths: np.ndarray, bounds: np.ndarray, *, num_separators: int) -> np.ndarray:
+    """Returns int64 [N]: the number of positions of each sequence, special tokens included."""
+    return 2 - num_separators + np.add.reduceat(lengths + num_separators, bounds[:-1])
+
+
+def sequences_of(
+    table: SpanTable,
+    *,
+    schema: PretrainingSchema,
+    generator: np.random.Generator,
+    num_separators: int = 1,
+) -> Sequences:
+    """Shuffles the instances of a bucket, shortens each until it fits, and distributes them."""
+    first_spans = np.flatnonzero(np.diff(table.instances, prepend=-1))
+    order = generator.permutation(len(first_spans))
+    spans, bounds = _reordered(np.append(first_spans, len(table.instances)), order)
+    # The longer text of a pair that is too long loses tokens at both ends, at random.
+    starts, lengths = table.starts[spans], table.ends[spans] - table.starts[spans]
+    sizes = _sequence_sizes(lengths, bounds, num_separators=num_separators)
+    long = bounds[:-1][sizes > schema.max_length]
+    pairs, limit = np.stack([long, long + 1]), schema.max_length - 2 - num_separators
+    shortened = np.stack(packing.truncated_lengths(*lengths[pairs], limit=limit))
+    starts[pairs] += generator.binomial(lengths[pairs] - shortened, 0.5)
+    lengths[pairs] = shortened
+    labels = table.labels[first_spans[order]]
+    if schema.max_sequences == 1:
+        rows = np.arange(len(order))
+        return Sequences(starts, lengths, bounds, labels, rows, np.zeros_like(rows))
+    order, rows, columns = _filled_rows(
+        _sequence_sizes(lengths, bounds, num_separators=num_separators),
+        length=schema.max_length,
+        most=schema.max_sequences,
+        generator=generator,
+    )
+    spans, bounds = _reordered(bounds, order)
+    return Sequences(starts[spans], lengths[spans], bounds, labels[order], rows, columns)
+
+
+def _split_batches(sequences: Sequences, *, num_rows: int) -> Iterator[Sequences]:
+    """Yields the sequences of `num_rows` records at a time; rows and spans are counted from 0."""
+    for row in range(0, sequences.num_rows, num_rows):
+        start, end = np.searchsorted(sequences.rows, [row, row + num_rows])
+        spans = slice(sequences.bounds[start], sequences.bounds[end])
+        yield Sequences(
+            starts=sequences.starts[spans],
+            lengths=sequences.lengths[spans],
+            bounds=sequences.bounds[start : end + 1] - sequences.bounds[start],
+            labels=sequences.labels[start:end],
+            rows=sequences.rows[start:end] - row,
+            columns=sequences.columns[start:end],
+        )
+
+
+def record_features(
+    sequences: Sequences,
+    tokens: np.ndarray,
+    *,
+    schema: PretrainingSchema,
+    vocabulary: Vocabulary,
+    masker: Masker | None,
+    generator: np.random.Generator,
+) -> dict[str, np.ndarray]:
+    """Returns the features of a batch of records, with plain ids if there is no `masker`.
+
+    `tokens`, int [M], are the ids of all spans, as `tfrecords_tools.tokens` writes them.
+    """
+    size, num_separators = len(vocabulary), vocabulary.specials.num_separators
+    lengths, first_spans = sequences.lengths, sequences.bounds[:-1]
+    counts = np.diff(sequences.bounds)
+    number = np.arange(len(lengths)) - np.repeat(first_spans, counts)
+    before = np.cumsum(lengths + num_separators) - lengths - num_separators
+    before -= np.repeat(before[first_spans], counts)
+    spans = packing.TextSpans(
+        rows=np.repeat(sequences.rows, counts),
+        columns=np.repeat(sequences.columns, counts) + 1 + before,
+        starts=np.cumsum(lengths) - lengths,
+        lengths=lengths,
+        segments=number if schema.has_labels else np.zeros_like(number),
+        sequences=np.repeat(_number_in_row(sequences.rows) + 1, counts),
+    )
+    shape = {"num_rows": sequences.num_rows, "length": schema.max_length}
+    values = packing.packed(tokens, spans, vocabulary=vocabulary, **shape)
+    continues = None
+    if masker and masker.policy.unit == "word":
+        continues = values["input_ids"] >= size
+        values["input_ids"] -= continues * np.int32(size)
+    if schema.is_packed:
+        values |= packing.packing_features(spans, **shape, num_separators=num_separators)
+    if masker:
+        values |= masker.mask(values["input_ids"], generator=generator, continues=continues)
+    if schema.has_labels:
+        values |= _labels(sequences, schema)
+    return values
+
+
+def _labels(sequences: Sequences, schema: PretrainingSchema) -> dict[str, np.ndarray]:
+    if not schema.is_packed:
+        return {"next_sentence_labels": sequences.labels[:, None]}
+    slots = sequences.rows, _number_in_row(sequences.rows)
+
+    def in_slots(values, dtype):
+        array = np.zeros((sequences.num_rows, schema.max_sequences), dtype)
+        array[slots] = values
+        return array
+
+    return {
+        "next_sentence_labels": in_slots(sequences.labels, np.int64),
+        "next_sentence_positions": in_slots(sequences.columns, np.int64),
+        "next_sentence_weights": in_slots(1, np.float32),
+    }
+
+
+def _number_in_row(rows: np.ndarray) -> np.ndarray:
+    return np.arange(len(rows)) - np.searchsorted(rows, rows)
+
+
+def _reordered(bounds: np.ndarray, order: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    """Returns the indices of the spans in the new order of the sequences, and the new bounds."""
+    counts = np.diff(bounds)[order]
+    starts = np.cumsum(counts) - counts
+    return packing.span_indices(bounds[:-1][order], counts), np.append(starts, counts.sum())
+
+
+def _filled_rows(
+    sizes: np.ndarray, *, length: int, most: int, generator: np.random.Generator
+) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+    """Returns a random order of sequences and, in that order, the row and the column of each."""
+    # A row takes the largest remaining sequence, then repeatedly the largest that still fits.
+    of_size: list[list[int]] = [[] for _ in range(length + 1)]
+    for number, size in enumerate(sizes.tolist()):
+        of_size[size].append(number)
+    # Bit n is set while there are sequences of size n.
+    remaining_sizes = sum(1 << size for size, numbers in enumerate(of_size) if numbers)
+    rows: list[list[int]] = []
+    while remaining_sizes:
+        row, space = [], length
+        while len(row) < most and (fitting := remaining_sizes & ((2 << space) - 1)):
+            size = fitting.bit_length() - 1
+            row.append(of_size[size].pop())
+            space -= size
+            if not of_size[size]:
+                remaining_sizes ^= 1 << size
+        rows.append(row)
+    rows = [rows[number] for number in generator.permutation(len(rows)).tolist()]
+    counts = np.array([len(row) for row in rows])
+    row_of = np.repeat(np.arange(len(rows)), counts)
+    order = np.array([number for row in rows for number in row])
+    order = order[np.lexsort((generator.random(len(order)), row_of))]
+    starts = np.cumsum(sizes[order]) - sizes[order]
+    return order, row_of, starts - starts[np.searchsorted(row_of, row_of)]

@@ -1,1 +1,0 @@
-"""Turns lines into sentences, words and ids, in a store on disk."""
