@@ -65,7 +65,7 @@ def suggest_name(name: str, known: Iterable[str]) -> str:
 def check_name(name: object, known: Iterable[object], *, what: str) -> None:
     """Raises InputError, with the closest or all known names, if `name` is not one of them."""
     if name not in (known := tuple(known)):
-        names = [*map(str, known)]
+        names = [*filter(None, map(str, known))]
         hint = suggest_name(str(name), names)
         if not hint or len(names) <= 8:
             hint = f"{hint or ';'} known: {', '.join(names) or 'none'}"
@@ -134,8 +134,7 @@ def check_range(settings: Any, expected: str, *names: str) -> None:
 
 def check_choice(settings: Any, name: str, known: Iterable[str]) -> None:
     """Raises InputError if the field `name` does not have one of the `known` values."""
-    if (value := getattr(settings, name)) not in (known := tuple(known)):
-        raise InputError(f"{name} is {value!r}; expected one of {', '.join(filter(None, known))}")
+    check_name(getattr(settings, name), known, what=name)
 
 
 def check_unused(settings: Any, *names: str, reason: str) -> None:

@@ -166,13 +166,12 @@ def refuse_existing(
     path = Path(path)
     if os.path.lexists(path):
         is_folder = path.is_dir() and not path.is_symlink()
-        if is_folder and (os.path.ismount(path) or path.samefile(os.curdir)):
-            raise InputError(f"{path} cannot be replaced; name a new folder in it")
+        is_fixed = not is_folder or os.path.ismount(path) or path.samefile(os.curdir)
         names = {each.name for each in path.iterdir()} if is_folder else set()
-        if not is_folder or (names and not {*replaces[:1]} & names):
-            raise InputError(f"{path} exists already; choose another name or {remedy}")
-        if foreign := sorted(names - {*replaces}):
-            raise InputError(f"{path} contains {foreign[0]}, which would be lost; move it first")
+        foreign = sorted(names - {*replaces})
+        if is_fixed or foreign or (names and replaces[0] not in names):
+            found = f" and contains {foreign[0]}" if foreign else ""
+            raise InputError(f"{path} exists already{found}; choose another name or {remedy}")
     check_parent(path)
 
 

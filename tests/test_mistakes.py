@@ -192,7 +192,7 @@ EARLY = {  # answered without TensorFlow
     EVALUATE + " --report new.pdf": "expected a name that ends in .html",
     PREDICT + " --output full": "full is a folder",
     "convert classifier full": "full exists already",
-    "convert classifier .": "name a new folder",
+    "convert classifier .": ". exists already",
     "demo --corpus none.txt --output new": "none.txt",
     "embed m --data lines.csv --output new.npy": "lines.csv is a table",
     "export classifier a/b": "a/b",
