@@ -190,7 +190,7 @@ EARLY = {  # answered without TensorFlow
     PRETRAIN.partition(" --output")[0]: "--output DIR is missing; name a new folder",
     EVALUATE + " --data no-labels.tsv": "'label'",
     EVALUATE + " --report new.pdf": "expected a name that ends in .html",
-    PREDICT + " --output full": "full is a folder",
+    PREDICT + " --output full": "full: expected a file, not a folder",
     "convert classifier full": "full exists already",
     "convert classifier .": ". exists already",
     "demo --corpus none.txt --output new": "none.txt",

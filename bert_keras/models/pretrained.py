@@ -86,10 +86,13 @@ _TOKEN_FEATURES = {*SEQUENCE_FEATURES, *PACKING_FEATURES, *_ALIASES}  # one valu
 def check_inputs(inputs: Any, config: BertConfig) -> None:
     """Raises InputError for inputs with other names or shapes, or NumPy arrays of unknown ids."""
     named = inputs if isinstance(inputs, Mapping) else {}
-    if "input_ids" not in named or any(isinstance(each, list) for each in named.values()):
+    has_lists = any(isinstance(each, list) for each in named.values())
+    is_unique = len({_ALIASES.get(name, name) for name in named}) == len(named)
+    if "input_ids" not in named or has_lists or not is_unique:
         found = ", ".join(f"{name}: {type(each).__name__}" for name, each in named.items())
         found = found or f"a {type(inputs).__name__}"
-        raise InputError(f"the inputs are {found}; expected arrays as tokenizer(texts) returns")
+        expected = "a dict of different arrays, as tokenizer(texts) returns"
+        raise InputError(f"the inputs are {found}; expected {expected}")
     shapes = {name: _shape(inputs[name]) for name in inputs if name in _TOKEN_FEATURES}
     shape = shapes["input_ids"]
     if not shape:
@@ -121,8 +124,6 @@ def _shape(array: Any) -> tuple:
 def named_inputs(inputs: Mapping) -> dict:
     """Returns inputs under our names; without masks, all positions are tokens of segment 0."""
     named = {_ALIASES.get(name, name): array for name, array in inputs.items()}
-    if len(named) < len(inputs):
-        raise InputError(f"the inputs are {', '.join(inputs)}, of which two are the same")
     if "input_mask" not in named:
         named["input_mask"] = keras.ops.ones_like(named["input_ids"], dtype="int32")
     if "segment_ids" not in named:

@@ -28,7 +28,6 @@ from bert_keras.models.text_rows import (
     check_loss,
     divided,
     ordered_batches,
-    refuse_pair,
     some_columns,
     text_rows,
     training_batches,
@@ -395,8 +394,6 @@ class TextInputs(Pretrained):
         first = x[0] if isinstance(x, list) and x else x
         if isinstance(first, dict):
             check_inputs(first, self.config)
-        if isinstance(x, list):
-            refuse_pair(first)
         is_table = hasattr(x, "columns")
         if is_table or isinstance(x, (int, list, set, zip, map, type(None), np.ndarray)):
             found = f"a {type(x).__name__}" if is_table else quoted(x)

@@ -26,8 +26,8 @@ def text_rows(
         if each is not None and len(each) != num_texts:
             raise InputError(f"{name} is of length {len(each):,}, the texts of {num_texts:,}")
     if labels is None and kind.needs_labels and not (model.compiled and not model.loss):
-        refuse_pair(columns[0][0])
-        raise InputError("y is None; expected the labels of the texts, (texts, labels)")
+        found = f"y is None, and a text is {quoted(columns[0][0])}"
+        raise InputError(f"{found}; expected the labels of the texts, as in (texts, labels)")
     rows: Any = kind.encoded(columns, labels)
     if labels is not None:
         targets = rows.label_ids if isinstance(rows, TaggedWords) else rows.targets
@@ -71,12 +71,6 @@ def weights_by_id(kind: Kind, weights: Any) -> dict | None:
     if not weights:
         return None
     return kind.class_weights(weights)
-
-
-def refuse_pair(first: Any) -> None:
-    """Raises InputError if the first item of the texts is a pair of a text and its label."""
-    if isinstance(first, tuple):
-        raise InputError(f"x is a list of pairs such as {quoted(first)}; give (texts, labels)")
 
 
 def as_list(values: Any) -> Any:

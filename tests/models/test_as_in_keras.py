@@ -465,7 +465,7 @@ def test_what_keras_could_not_read_again_is_not_written(tmp_path):
     for refused, message in (
         (lambda: outer.save(tmp_path / "int8.keras"), "is quantized"),
         (lambda: generator.save(tmp_path / "generator.keras"), "save_pretrained"),
-        (lambda: classifier.encoder([*X.values()]), "a list; expected arrays"),
+        (lambda: classifier.encoder([*X.values()]), "a list; expected a dict"),
         (lambda: classifier.encoder.predict(["a film"]), "as tokenizer"),
     ):
         with pytest.raises(InputError, match=message):

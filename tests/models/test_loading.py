@@ -125,7 +125,7 @@ def test_labels_must_match_the_head(tmp_path):
     model = BertClassifier(CONFIG, num_labels=2)
     for labels, message in (
         (("one",), "labels has 1 name; the head has 2"),
-        (("a", "a"), "expected different texts"),
+        (("a", "a"), "expected different"),
         ("ab", "labels is 'ab'; expected a list"),
     ):
         with pytest.raises(InputError, match=message):
@@ -217,9 +217,9 @@ def test_inputs_may_have_the_names_of_transformers(pretrained):
     for bare in (outer(ids), encoder.states({"input_ids": ids}).sequence_output):
         np.testing.assert_allclose(bare, whole["sequence_output"], atol=1e-6)
     for inputs, message in (
-        ({"input_ids": ids, "input_mask": mask, "attention_mask": mask}, "two are the same"),
+        ({"input_ids": ids, "input_mask": mask, "attention_mask": mask}, "different arrays"),
         ({"attention_mask": mask}, "the inputs are attention_mask: ndarray; expected"),
-        ({"input_ids": [[2, 3]]}, "input_ids: list; expected arrays"),
+        ({"input_ids": [[2, 3]]}, "input_ids: list; expected a dict of"),
         ({"input_ids": np.ones((1, 17), int)}, "17 tokens"),
         ({"input_ids": ids + 9}, "of 11 to 18; expected whole numbers of 0 to 14"),
         ({"input_ids": ids / 2}, "input_ids are float64"),

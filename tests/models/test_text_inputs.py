@@ -12,7 +12,6 @@ import pytest
 
 from bert_keras import (
     BertClassifier,
-    BertEncoder,
     BertTokenClassifier,
     Preprocessor,
     WordPieceTokenizer,
@@ -189,7 +188,7 @@ def test_wrong_texts_are_refused(model, texts, message):
         (LABELS[:3], "y is of length 3, the texts of 4"),
         (["fine", 1, 1, 1], "text [1] has the unknown label 1"),
         ([None, *LABELS[1:]], "None"),
-        (None, "y is None; expected the labels"),
+        (None, "y is None, and a text is"),
     ],
 )
 def test_wrong_labels_are_refused(model, labels, message):
@@ -226,7 +225,11 @@ def test_callbacks_and_weights_that_do_not_fit_are_refused():
         ((TEXTS, LABELS), {"callbacks": "early"}, "callbacks has 'early'"),
         ((TEXTS, LABELS), {"class_weight": {"pour": 2.0}}, "did you mean 'poor'"),
         ((TEXTS, [["fine"]] * 4), {"class_weight": {"poor": 2.0}}, "with one label each"),
-        (([*zip(TEXTS, LABELS, strict=True)],), {}, "x is a list of pairs such as"),
+        (
+            ([*zip(TEXTS, LABELS, strict=True)],),
+            {},
+            "y is None, and a text is",
+        ),
     ):
         with pytest.raises(InputError, match=message):
             model.fit(*data, **options)
