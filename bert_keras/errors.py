@@ -56,7 +56,8 @@ def suggest_name(name: str, known: Iterable[str]) -> str:
         return text.lower().lstrip("-").replace("-", "_")
 
     forms, unknown = {form(each): each for each in known}, form(name)
-    names = [each for each in OTHER_NAMES.get(unknown, "").split() if each in forms]
+    others = OTHER_NAMES.get(unknown, unknown.removeprefix("bert_")).split()
+    names = [each for each in others if each in forms]
     names = names or [each for each in forms if len(unknown) > 1 and each.startswith(unknown)][:3]
     names = names or get_close_matches(unknown, forms, n=1)
     return f"; did you mean {' or '.join(repr(forms[each]) for each in names)}?" if names else ""

@@ -217,33 +217,20 @@ def test_a_refused_call_changes_nothing():
     assert before == after and not model.compiled
 
 
-def test_callbacks_and_weights_that_do_not_fit_are_refused():
+def test_arguments_of_fit_that_do_not_fit_are_refused():
     model = uncompiled()
     with pytest.raises(InputError, match=r"model\(\(firsts, seconds"):
         model(TEXTS, OTHERS)
+    wrong = ("epochs", "2"), ("epochs", -1), ("batch_size", 0), ("callbacks", "early")
+    wrong += ("validation_split", "a"), ("validation_split", 2), ("learning_rate", -1)
     for data, options, message in (
-        ((TEXTS, LABELS), {"callbacks": "early"}, "callbacks has 'early'"),
         ((TEXTS, LABELS), {"class_weight": {"pour": 2.0}}, "did you mean 'poor'"),
         ((TEXTS, [["fine"]] * 4), {"class_weight": {"poor": 2.0}}, "with one label each"),
-        (
-            ([*zip(TEXTS, LABELS, strict=True)],),
-            {},
-            "y is None, and a text is",
-        ),
+        (([("a film", "fine")],), {}, "y is None, and a text is"),
+        *(((TEXTS, LABELS), {name: value}, f"{name} .*expected") for name, value in wrong),
     ):
         with pytest.raises(InputError, match=message):
             model.fit(*data, **options)
-
-
-def test_wrong_arguments_of_fit_are_refused():
-    model = uncompiled()
-    for name, *values in (
-        ("epochs", "2", -1), ("batch_size", 0), ("validation_split", "a", 2),
-        ("learning_rate", -1, "a"),
-    ):  # fmt: skip
-        for value in values:
-            with pytest.raises(InputError, match=f"{name} .*expected"):
-                model.fit(TEXTS, LABELS, **{name: value})
 
 
 def names_of(labels):
