@@ -8,7 +8,7 @@ import keras
 
 from bert_keras.checkpoints.formats import open_checkpoint
 from bert_keras.checkpoints.keras_hub import HUB_CLASSES, checkpoint_of
-from bert_keras.errors import check_name, suggest_keyword_names
+from bert_keras.errors import InputError, check_name, suggest_keyword_names
 from bert_keras.kinds.known import KINDS
 from bert_keras.models.pretrained import Pretrained
 
@@ -69,6 +69,8 @@ def from_keras_hub(model: keras.Model, *, preprocessor: Any = None) -> Pretraine
     ```
     """
     name = type(model).__name__
+    if isinstance(model, str):
+        raise InputError(f"expected a model in memory; load_model({model!r}) takes a name")
     check_name(name, HUB_CLASSES, what="counterpart in bert_keras")
     checkpoint = checkpoint_of(model, preprocessor or getattr(model, "preprocessor", None))
     converted = MODELS[checkpoint.metadata.model].from_checkpoint(

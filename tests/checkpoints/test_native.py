@@ -42,7 +42,7 @@ def test_weights_and_training_state_are_read_back(tmp_path, model):
 def test_damaged_metadata_are_refused(tmp_path, changes):
     write_checkpoint(random_checkpoint("BertClassifier"), tmp_path / "a", format="bert-keras")
     change_json(tmp_path / "a" / "bert_keras.json", **changes)
-    with pytest.raises(InputError):
+    with pytest.raises(ValueError):
         load_model(tmp_path / "a")
 
 
