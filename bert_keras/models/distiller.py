@@ -203,8 +203,10 @@ def _check_outputs(student: TaskModel, teacher: TaskModel, *, compares_states: b
     heads = [*student.kind.heads]
     names = ["vocab_size"] if "masked_lm" in heads else []
     names += ["hidden_size"] if compares_states else []
-    sizes = {"heads": [heads, [each for each in heads if each in teacher.kind.heads]]}
-    sizes["num_labels"] = [getattr(model, "num_labels", 0) for model in (student, teacher)]
+    sizes: dict[str, list] = {
+        "heads": [heads, [each for each in heads if each in teacher.kind.heads]],
+        "num_labels": [getattr(model, "num_labels", 0) for model in (student, teacher)],
+    }
     sizes |= {name: [getattr(m.config, name) for m in (student, teacher)] for name in names}
     for name, (size, expected) in sizes.items():
         if size != expected:

@@ -165,18 +165,18 @@ class Guard(keras.callbacks.Callback):
         loss, lowest = (logs or {}).get("loss", math.nan), checkpoints.lowest_loss
         skipped = int(optimizer.skipped.numpy()) - self.num_skipped
         self.num_skipped += skipped
-        found, remedy = "", "a longer warmup"
         if skipped > self.max_skipped:
             checkpoints.save()
-            last = int(optimizer.last_skipped.numpy())
-            found = f"the gradients of {counted(skipped, 'step')} are not finite, the last at step "
-            found += f"{last:,}; the state is saved: continue, or"
-            remedy = "max_skipped above 0"
-        elif loss > MAX_LOSS_RATIO * lowest:
-            found = f"the loss is {loss:.4g} at step {checkpoints.step:,}, after {lowest:.4g};"
-        if found:
-            again = "start again in another folder with a lower learning_rate"
-            raise InputError(f"{found} {again} or {remedy}")
+            raise InputError(
+                f"the gradients of {counted(skipped, 'step')} are not finite, the last at step "
+                f"{int(optimizer.last_skipped.numpy()):,}; the state is saved: continue, or start "
+                "again in another folder with a lower learning_rate or max_skipped above 0"
+            )
+        if loss > MAX_LOSS_RATIO * lowest:
+            raise InputError(
+                f"the loss is {loss:.4g} at step {checkpoints.step:,}, after {lowest:.4g}; start "
+                "again in another folder with a lower learning_rate or a longer warmup"
+            )
         checkpoints.lowest_loss = min(loss, lowest) if math.isfinite(loss) else lowest
 
 
