@@ -25,7 +25,7 @@ from bert_keras.errors import InputError, print_field
 from bert_keras.experiments.experiments import EXPERIMENTS
 from bert_keras.experiments.scales import SCALES
 from bert_keras.families import preset
-from bert_keras.files import StrPath, check_exists, check_no_file
+from bert_keras.files import StrPath, check_exists, check_folder
 from bert_keras.kinds.known import KINDS
 from bert_keras.runs.outcome import check_run
 from bert_keras.runs.recipes import FINETUNE, PRETRAIN, FinetuneRecipe
@@ -181,7 +181,7 @@ def pretrain(options: argparse.Namespace) -> None:
     option("--dev", "FILE", "held-out examples (default: a tenth of --train)"),
     option("--data", "DIR", "folder of official files or tfds:NAME, in place of --train and --dev"),
     required("--from", "CHECKPOINT", FROM, dest="pretrained"),
-    required("-o --output", "DIR", "folder of the run", type=checked(check_no_file)),
+    required("-o --output", "DIR", "folder of the run", type=checked(check_folder)),
     option("--recipe", "NAME", BY_SIZE, type=one_of(FINETUNE.keys, what="recipe")),
     HEADING,
     option("--epochs", "N", "number of passes over the examples", dest="num_epochs", type=count),
