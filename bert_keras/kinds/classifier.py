@@ -244,7 +244,7 @@ class Classifier(Kind):
     def class_weights(self, weights):
         names = self.metadata.labels
         if label_kind(self.metadata) is not LABEL_KINDS["one"]:
-            raise InputError("class_weight is for texts with one label each; give sample_weight")
+            return super().class_weights(weights)
         for label in weights:
             check_name(label, (*names, *range(len(names))), what="label")
         return {n: weights.get(name, weights.get(n, 1.0)) for n, name in enumerate(names)}
