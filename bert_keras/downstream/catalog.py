@@ -126,7 +126,9 @@ def task_of(metadata: ModelMetadata, *, name: str | None, source: StrPath) -> Ta
             labels = task.labels
     if not fits:
         kinds = (metadata.problem_type or SINGLE, metadata.labels), (problem, task.labels)
-        found, expected = (f"{kind}; labels {', '.join(each[:20])}" for kind, each in kinds)
+        found, expected = (
+            f"{kind}; labels {', '.join(each[:20]) or 'any'}" for kind, each in kinds
+        )
         tuned = f"was fine-tuned on {tuned_on or 'an unknown task'} ({found})"
         raise InputError(f"{source} {tuned}, not on {name} ({expected})")
     known = {field.name for field in dataclasses.fields(task)}

@@ -3,7 +3,6 @@
 import numpy as np
 import pytest
 
-from bert_keras.errors import InputError
 from bert_keras.text.tokenizer import WordPieceTokenizer
 from bert_keras.text.vocab import SPECIAL_TOKENS, Vocabulary
 from tests.tfrecords_tools.test_store import read
@@ -56,9 +55,6 @@ def plugins(tmp_path, monkeypatch):
 
 def test_functions_are_imported_by_name(plugins):
     assert import_function("own_plugin:words")("a b") == ["a", "b"]
-    for name in ("own_plugin", ":words", "own_missing:words", "own_broken:words", "own_plugin:no"):
-        with pytest.raises(InputError, match=f"{name}.*cannot be imported"):
-            import_function(name)
 
 
 WORDPIECES = "使用语言模型来预测下一个词的。", "play", "##ing", "bert", "la", "cafe", *"1.5", "##5"

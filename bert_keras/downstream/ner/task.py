@@ -35,6 +35,11 @@ Sentences = Sequence[Sentence]
 Tags = Sequence[str]  # the predicted tags of a sentence
 
 
+def wrong_line(path: StrPath, line: int, text: str, *, expected: str) -> InputError:
+    """Returns the error of a line that is not what was expected."""
+    return InputError(f"{path}, line {line} is {quoted(text)}; expected {expected}")
+
+
 def read_conll(path: StrPath, *, has_entities: bool = True) -> list[Sentence]:
     """Reads the sentences of a file in CoNLL format.
 
@@ -54,10 +59,10 @@ def read_conll(path: StrPath, *, has_entities: bool = True) -> list[Sentence]:
             if width > 1 and not has_entities:
                 columns[-1] = f"B-{columns[-1]}"
             if len(columns) != width or (width > 1 and not TAG.fullmatch(columns[-1])):
-                expected = f"expected {counted(width, 'column')} as in line {first_line}"
+                expected = f"{counted(width, 'column')} as in line {first_line}"
                 tags = ", and O, B-TYPE or I-TYPE last; the task pos takes any tags"
-                expected += tags * (width > 1)
-                raise InputError(f"{path}, line {line} is {quoted(text)}; {expected}")
+                expected += tags * (has_entities and width > 1)
+                raise wrong_line(path, line, text, expected=expected)
             rows.append(columns)
             continue
         if rows:
@@ -151,10 +156,12 @@ class NerTask(Task[Sentence, TaggedWords, Tags]):
 
     def read(self, path: StrPath, *, split: str = "train") -> list[Sentence]:
         sentences = self.sentences(path)
-        if not sentences or (sentences[0].tags is None and split in ("train", "dev")):
-            raise InputError(f"{path} is empty or has one column; expected lines of words and tags")
-        if self.context == "document" and sentences[-1].document == 0:
-            raise InputError(f"{path} has no -DOCSTART- lines, which context=document needs")
+        are_documents = self.context == "document"
+        is_untagged = not sentences or (sentences[0].tags is None and split in ("train", "dev"))
+        if is_untagged or (are_documents and sentences[-1].document == 0):
+            expected = "expected lines of words and tags"
+            expected += ", and -DOCSTART- lines for context=document" * are_documents
+            raise InputError(f"{path} lacks sentences, tags or documents; {expected}")
         return sentences
 
     def with_labels_of(self, examples: Sentences) -> Self:
