@@ -45,11 +45,9 @@ def test_long_sentences_are_cut_and_counted(vocabulary, tmp_path):
 @pytest.fixture
 def plugins(tmp_path, monkeypatch):
     (tmp_path / "own_plugin.py").write_text(
-        "number = 3\n"
         "def words(text): return text.split()\n"
         "def pairs(text): return [text[n : n + 2] for n in range(0, len(text), 2)]\n"
     )
-    (tmp_path / "own_broken.py").write_text("import no_such_module_anywhere")
     monkeypatch.syspath_prepend(tmp_path)
 
 
