@@ -224,7 +224,12 @@ def _quoted_lengths(text: str, language: str) -> list[int]:
 def import_function(name: str) -> TextParts:
     """Imports the function "module:function", which takes a text and returns a list of texts."""
     module_name, _, function_name = name.partition(":")
-    return getattr(importlib.import_module(module_name), function_name)
+    try:
+        return getattr(importlib.import_module(module_name), function_name)
+    except (ImportError, AttributeError, ValueError) as error:
+        raise InputError(
+            f"{name!r} cannot be imported ({error}); expected module:function on PYTHONPATH"
+        ) from error
 
 
 def continues(text: str, tokenized: TokenizedText, words: list[str]) -> list[bool]:

@@ -3,6 +3,7 @@
 import numpy as np
 import pytest
 
+from bert_keras.errors import InputError
 from bert_keras.text.tokenizer import WordPieceTokenizer
 from bert_keras.text.vocab import SPECIAL_TOKENS, Vocabulary
 from tests.tfrecords_tools.test_store import read
@@ -45,14 +46,19 @@ def test_long_sentences_are_cut_and_counted(vocabulary, tmp_path):
 @pytest.fixture
 def plugins(tmp_path, monkeypatch):
     (tmp_path / "own_plugin.py").write_text(
+        "number = 3\n"
         "def words(text): return text.split()\n"
         "def pairs(text): return [text[n : n + 2] for n in range(0, len(text), 2)]\n"
     )
+    (tmp_path / "own_broken.py").write_text("import no_such_module_anywhere")
     monkeypatch.syspath_prepend(tmp_path)
 
 
 def test_functions_are_imported_by_name(plugins):
     assert import_function("own_plugin:words")("a b") == ["a", "b"]
+    for name in ("own_plugin", ":words", "own_missing:words", "own_broken:words", "own_plugin:no"):
+        with pytest.raises(InputError, match=f"{name}.*cannot be imported"):
+            import_function(name)
 
 
 WORDPIECES = "使用语言模型来预测下一个词的。", "play", "##ing", "bert", "la", "cafe", *"1.5", "##5"
