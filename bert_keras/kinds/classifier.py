@@ -53,12 +53,11 @@ class OneLabel:
         classes = sorted({*names})
         if all(map(_NUMBER.fullmatch, classes)):
             classes.sort(key=float)
-        if len(classes) < 2:
-            found = f"only the label {classes[0]!r}" if classes else "no label"
-            raise InputError(f"{file} has {found} in the column {column!r}; expected at least 2")
-        if len(names) >= 20 and len(classes) >= 0.9 * len(names):
-            found = f"{len(classes):,} labels in {len(labels):,} rows of the column {column!r}"
-            raise InputError(f"{file} has {found}; name it: label_column='NAME' (after --set)")
+        if len(classes) < 2 or (len(names) >= 20 and len(classes) >= 0.9 * len(names)):
+            found = f"{len(classes):,} labels in {len(labels):,} rows"
+            found = f"only the label {classes[0]!r}" if len(classes) == 1 else found
+            expected = "expected 2 or more that repeat, or label_column='NAME' (after --set)"
+            raise InputError(f"{file} has {found} in the column {column!r}; {expected}")
         return tuple(classes)
 
     def check(self, label: Any, classes: Sequence[str], *, location: str) -> None:

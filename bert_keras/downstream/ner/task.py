@@ -13,7 +13,7 @@ from typing import ClassVar, Self
 import numpy as np
 
 from bert_keras.downstream.table import is_tfds, tfds_rows
-from bert_keras.downstream.task import FileNames, Outputs, Scores, Task, fixed
+from bert_keras.downstream.task import FileNames, Outputs, Scores, Task, fixed, needs_labels
 from bert_keras.errors import InputError, check_choice, check_least, counted, quoted
 from bert_keras.fields import setting
 from bert_keras.files import StrPath, atomic_file, text_lines
@@ -157,19 +157,18 @@ class NerTask(Task[Sentence, TaggedWords, Tags]):
     def read(self, path: StrPath, *, split: str = "train") -> list[Sentence]:
         sentences = self.sentences(path)
         are_documents = self.context == "document"
-        is_untagged = not sentences or (sentences[0].tags is None and split in ("train", "dev"))
+        tags = {*chain.from_iterable(each.tags or () for each in sentences)}
+        ignored = {OUTSIDE} if split == "train" and not self.labels else set()
+        is_untagged = not sentences or (needs_labels(split) and tags <= ignored)
         if is_untagged or (are_documents and sentences[-1].document == 0):
-            expected = "expected lines of words and tags"
-            expected += ", and -DOCSTART- lines for context=document" * are_documents
-            raise InputError(f"{path} lacks sentences, tags or documents; {expected}")
+            marks = ", or -DOCSTART- lines for context=document" * are_documents
+            raise InputError(f"{path} lacks words, or tags other than {OUTSIDE}{marks}")
         return sentences
 
     def with_labels_of(self, examples: Sentences) -> Self:
         if self.labels:
             return self
         tags = set(chain.from_iterable(sentence.tags or () for sentence in examples)) - {OUTSIDE}
-        if not tags:
-            raise InputError(f"all tags of the training file are {OUTSIDE}; expected an entity")
         return dataclasses.replace(self, labels=(OUTSIDE, *sorted(tags)))
 
     def encode(self, examples: Sentences, tokenizer: TextTokenizer) -> TaggedWords:
