@@ -159,7 +159,9 @@ class NerTask(Task[Sentence, TaggedWords, Tags]):
         tags = {*chain.from_iterable(each.tags or () for each in sentences)}
         ignored = {OUTSIDE} if split == "train" and not self.labels else set()
         if not sentences or (needs_labels(split) and tags <= ignored):
-            raise InputError(f"{path} has no tags but {OUTSIDE}; expected a word and its tag a line")
+            raise InputError(
+                f"{path} has no tags but {OUTSIDE}; expected a word and its tag a line"
+            )
         if self.context == "document" and sentences[-1].document == 0:
             raise InputError(f"{path} has no -DOCSTART- lines, which context=document needs")
         return sentences

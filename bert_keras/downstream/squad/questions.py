@@ -23,7 +23,9 @@ def read_questions(path: str, *, id_name: str = "id") -> list[Question]:
             is_impossible = bool(fields.get("is_impossible"))
             location = f"{location} (id {identity})"
             if identity in questions or (is_impossible and answers):
-                raise InputError(f"{location} repeats an id, or has answers although it is_impossible")
+                raise InputError(
+                    f"{location} repeats an id, or has answers although it is_impossible"
+                )
             spans = [Answer(each["text"], operator.index(each["answer_start"])) for each in answers]
             questions[identity] = Question(
                 id=identity,
