@@ -63,8 +63,6 @@ def _from_hugging_face(name: str, revision: str | None) -> Path:
                 raise InputError(f"{name} has no model.safetensors; without it: pip install torch")
             snapshot_download(name, revision=folder.name, allow_patterns="pytorch_model*.bin")
         return folder
-    except errors.RevisionNotFoundError as error:
-        raise InputError(f"{name} has no revision {revision} on Hugging Face") from error
     except errors.LocalEntryNotFoundError as error:
         remedy = "unset HF_HUB_OFFLINE" if HF_HUB_OFFLINE else "connect to Hugging Face"
         raise InputError(

@@ -15,6 +15,7 @@ from bert_keras.files import (
     check_parent,
     json_object,
     locked_folder,
+    refuse_existing,
     write_json,
 )
 
@@ -69,7 +70,7 @@ def check_run(output: StrPath, known: Mapping[str, Any] | None = None) -> None:
     check_no_file(output)
     names = _names(output) if output.exists() else set()
     if names and RECIPE not in names:
-        raise InputError(f"{output} exists and is not a run; choose a new or empty output folder")
+        refuse_existing(output)
     check_parent(output)
     if known and names - {RECIPE}:
         _check_same(output, known)

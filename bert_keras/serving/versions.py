@@ -22,11 +22,11 @@ def chosen_versions(model_folder: StrPath, numbers: Sequence[int] = ()) -> dict[
     folder = Path(model_folder)
     check_exists(folder, expected="saved_models/NAME of an export")
     chosen = _selected(folder, numbers) if folder.is_dir() else {}
-    if missing := sorted({*numbers} - chosen.keys()):
-        raise InputError(f"{folder} does not contain version {', '.join(map(str, missing))}")
-    if not chosen:
+    missing = sorted({*numbers} - chosen.keys())
+    if missing or not chosen:
         parent = folder.parent if is_version(folder.name) else "saved_models/NAME of an export"
-        raise InputError(f"{folder} contains no version folder (1, 2, ...); give {parent}")
+        wanted = ", ".join(map(str, missing)) or "folder (1, 2, ...)"
+        raise InputError(f"{folder} contains no version {wanted}; give {parent} that does")
     return chosen
 
 
