@@ -84,8 +84,8 @@ def _errors_with_name(name: str | os.PathLike) -> Iterator[None]:
     except (AttributeError, LookupError, OSError, RuntimeError, TypeError, ValueError) as error:
         if isinstance(error, OSError) and error.errno:
             raise
-        is_clear, damaged = isinstance(error, InputError), "damaged; copy or write it again"
-        raise InputError(f"{name}: {error if is_clear else f'{damaged} ({error!r})'}") from error
+        found = f"a file is damaged ({error!r}); copy or write it again"
+        raise InputError(f"{name}: {error if isinstance(error, InputError) else found}") from error
 
 
 def absolute_path(path: str | os.PathLike) -> str:

@@ -84,7 +84,7 @@ def export(options: argparse.Namespace) -> None:
     path = Path(model_folder, str(options.model_version or next_version(model_folder)))
     check_version(path)
     arguments = values(options, "data", "task", "changes")
-    if options.variant:
+    if options.variant and options.data:
         check_examples(variant_examples, options.model, **arguments)
     start_keras(options, backends=("tensorflow",))
     from bert_keras.runs.export import export

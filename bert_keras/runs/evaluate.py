@@ -91,7 +91,8 @@ def predict_examples(
         check_exists(data, expected="data to read")
     loaded = model if isinstance(model, Pretrained) else load_model(model)
     source = "the model" if isinstance(model, Pretrained) else model
-    tokenizer, metadata = present(loaded.tokenizer, source=source), loaded.metadata
+    tokenizer = present(loaded.tokenizer, source=source)
+    metadata = loaded.stored_metadata(tokenizer)
     task, examples = task_examples(metadata, data, source=source, **options)
     if is_scored:
         task.check_labels(examples)

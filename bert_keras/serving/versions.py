@@ -24,9 +24,10 @@ def chosen_versions(model_folder: StrPath, numbers: Sequence[int] = ()) -> dict[
     chosen = _selected(folder, numbers) if folder.is_dir() else {}
     missing = sorted({*numbers} - chosen.keys())
     if missing or not chosen:
-        parent = folder.parent if is_version(folder.name) else "saved_models/NAME of an export"
+        expected = "saved_models/NAME of an export that does"
+        parent = folder.parent if is_version(folder.name) else expected
         wanted = ", ".join(map(str, missing)) or "folder (1, 2, ...)"
-        raise InputError(f"{folder} contains no version {wanted}; give {parent} that does")
+        raise InputError(f"{folder} contains no version {wanted}; give {parent}")
     return chosen
 
 

@@ -98,8 +98,7 @@ def test_missing_and_damaged_files_are_refused(copy):
     for path in damaged:
         for content in damaged[path]:
             path.unlink() if content is None else path.write_bytes(content)
-            named = "git lfs" if content == pointer else path.suffix[:5]
-            with pytest.raises(InputError, match=named):
+            with pytest.raises(InputError, match=path.suffix[:5]):
                 load_model(copy)
             path.write_bytes(contents[path])
     assert load_model(copy)  # an error leaves nothing behind

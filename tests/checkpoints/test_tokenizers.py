@@ -88,7 +88,6 @@ def test_published_tokenizer_files_are_written_as_tokenizer_json(folder, tmp_pat
     [
         ("roberta", "merges.txt", None, "merges.txt"),
         ("roberta", "vocab.json", None, "vocab.json"),
-        ("roberta", "merges.txt", "a b c\n", "merges.txt"),
         ("roberta", "vocab.json", '{"a": 0, "b": 2}', "vocab.json"),
         ("roberta", "tokenizer.json", '{"model": {"type": "WordLevel"}}', "WordLevel"),
         ("roberta", "tokenizer.json", '{"model": {"type": "BPE"}}', "tokenizer.json"),
