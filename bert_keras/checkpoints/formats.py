@@ -53,7 +53,7 @@ def open_checkpoint(
 
     Raises:
         InputError: `path` is not a known checkpoint, its files contradict each other, or it cannot
-            be downloaded.
+            be downloaded. huggingface_hub raises its own error for an unknown revision.
     """
     if revision is not None and not is_name(path):
         raise InputError(f"revision is {revision!r}, but {path} is not a name on Hugging Face")

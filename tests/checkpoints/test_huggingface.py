@@ -307,7 +307,7 @@ def test_damaged_folders_are_refused(copy):
     folder = copy("encoder")
     weights = folder / "model.safetensors"
     weights.write_text("version https://git-lfs.github.com")
-    with pytest.raises(InputError, match="damaged.*git lfs"):
+    with pytest.raises(InputError, match="git lfs"):
         open_checkpoint(folder)
     weights.unlink()
     with pytest.raises(InputError, match=r"model\.safetensors"):
