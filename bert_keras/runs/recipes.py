@@ -6,7 +6,7 @@ from typing import Any
 
 from bert_keras.config import FINE_TUNING, WARMUP_RATIO
 from bert_keras.data.masking import UNITS, MaskingPolicy, replacement_shares
-from bert_keras.errors import LARGEST_SIZE, check_choice, check_least, check_range
+from bert_keras.errors import LARGEST_SIZE, InputError, check_choice, check_least, check_range
 from bert_keras.families import preset
 from bert_keras.fields import document_fields, setting
 
@@ -82,8 +82,9 @@ class PretrainRecipe:
         check_choice(self, "initial_weights", ("normal", "local-attention"))
         check_choice(self, "mask_unit", UNITS)
         after_first_part = self.first_steps + 1 if self.last_step else 0
-        check_least(self, 0, "num_warmup_steps", most=self.num_steps - 1)
-        check_least(self, after_first_part, "last_step", most=self.num_steps - 1)
+        for name, least in (("num_warmup_steps", 0), ("last_step", after_first_part)):
+            if not least <= (step := getattr(self, name)) < self.num_steps:
+                raise InputError(f"{name} is {step}; expected {least:,} or more, below num_steps")
         self.masking_policy(max_length=1)
 
     @property
