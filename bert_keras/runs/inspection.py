@@ -65,7 +65,7 @@ def _inputs(
     most = limit - vocabulary.num_specials(len(texts))
     if len(texts) not in (1, 2) or not all(ids) or sum(map(len, ids)) > most:
         found = f"{counted(len(texts), 'text')} of {' and '.join(str(len(n)) for n in ids)} tokens"
-        raise InputError(f"received {found}; expected a text or a pair of at most {most} tokens")
+        raise InputError(f"received {found}; expected words, 1 or 2 texts, {most} tokens at most")
     return pack(*([each] for each in ids), vocabulary=vocabulary, max_length=limit)
 
 
