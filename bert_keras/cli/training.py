@@ -255,10 +255,10 @@ def _finetuning_data(options: argparse.Namespace) -> str | dict[str, str]:
     data, train, dev = options.data, options.train, options.dev
     if bool(data) == bool(train) or (data and dev):
         raise InputError("give either --data DIR, or --train FILE with or without --dev FILE")
-    if data and os.path.isfile(data):
-        raise InputError(f"--data {data} is a file; give it as --train {data}")
-    if train and os.path.isdir(train):
-        raise InputError(f"--train {train} is a folder; give it as --data {train}")
+    if (data and os.path.isfile(data)) or (train and os.path.isdir(train)):
+        given, remedy = (f"--data {data}", "--train") if data else (f"--train {train}", "--data")
+        kind = "file" if data else "folder"
+        raise InputError(f"{given} is a {kind}; give it as {remedy} {data or train}")
     return data or ({"train": train, "dev": dev} if dev else {"train": train})
 
 

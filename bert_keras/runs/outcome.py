@@ -14,6 +14,7 @@ from bert_keras.files import (
     check_folder,
     json_object,
     locked_folder,
+    refuse_existing,
     write_json,
 )
 
@@ -68,7 +69,7 @@ def check_run(output: StrPath, known: Mapping[str, Any] | None = None) -> None:
     check_folder(output)
     names = _names(output) if output.exists() else set()
     if names and RECIPE not in names:
-        raise InputError(f"{output} exists and is not a run; choose a new or empty output folder")
+        refuse_existing(output)
     if known and names - {RECIPE}:
         _check_same(output, known)
 

@@ -99,7 +99,7 @@ def test_a_missing_head_is_new(pretrained, tmp_path, capsys):
         BertClassifier.from_pretrained(pretrained, labels=("no", "yes"), num_labels=2)
     for labels, new, message in (
         (("no", "yes"), "pooler", "new is 'pooler'; expected a list"),
-        (("no", "yes"), ("head",), "new contains head; known: classification, encoder, pooler"),
+        (("no", "yes"), ("head",), "called 'head'; known: classification, encoder, pooler"),
         ((), ("classification",), "for a new head of BertClassifier add"),
         (["a"], (), "add two or more labels: .* or labels=1 for numbers"),
         (0, (), "labels is 0; expected a whole number, at least 1"),
