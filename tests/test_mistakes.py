@@ -106,7 +106,6 @@ MISTAKES = {
     FINETUNE + " --max-length 17": "17",
     FINETUNE + " --strategy multiworker": "TF_CONFIG",
     # Outputs
-    EXPORT + " --variant int8": "a variant needs data",
     PRETRAIN + " --output full": "full exists",
     FINETUNE.replace("new", "run"): "max_length was 11 and is now 12",
     PREDICT.replace("new.tsv", "./train.tsv"): "is the file of --data",
@@ -174,6 +173,7 @@ EARLY = {  # answered without TensorFlow
     # Values
     FINETUNE + " --learning-rate 30": "learning_rate is 30.0; expected more than 0, up to 1",
     FINETUNE + " --batch-size 0": "expected a whole number, at least 1, not '0'",
+    EXPORT + " --variant int8": "--variant needs --data",
     EXPORT: "set KERAS_BACKEND=tensorflow",
     "serve saved/damaged --port TAKEN": "TAKEN",
     "serve saved/damaged --port 70000": "70000",

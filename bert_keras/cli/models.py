@@ -9,7 +9,7 @@ from shlex import quote
 from bert_keras.arguments import checked, count, flag, option, required
 from bert_keras.cli.program import MODEL, PAGE, command, start_keras, values
 from bert_keras.cli.tasks import CHANGES
-from bert_keras.errors import print_field, printable
+from bert_keras.errors import InputError, print_field, printable
 from bert_keras.files import atomic_folder, messages_beside, refuse_existing, text_lines
 from bert_keras.runs.settings import check_examples, variant_examples
 
@@ -84,7 +84,9 @@ def export(options: argparse.Namespace) -> None:
     path = Path(model_folder, str(options.model_version or next_version(model_folder)))
     check_version(path)
     arguments = values(options, "data", "task", "changes")
-    if options.variant and options.data:
+    if options.variant and not options.data:
+        raise InputError("--variant needs --data, labelled examples to score the variant on")
+    if options.variant:
         check_examples(variant_examples, options.model, **arguments)
     start_keras(options, backends=("tensorflow",))
     from bert_keras.runs.export import export

@@ -9,8 +9,7 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 
 from bert_keras.distribution.strategy import check_one_machine
-from bert_keras.errors import InputError
-from bert_keras.files import StrPath, write_json
+from bert_keras.files import StrPath, refuse_existing, write_json
 from bert_keras.reports.page import Report, Section, Table, shown
 from bert_keras.runs.outcome import RECIPE
 from bert_keras.runs.recipes import FinetuneRecipe
@@ -36,7 +35,7 @@ def study(
     check_one_machine()
     output = Path(output)
     if (output / RECIPE).exists():
-        raise InputError(f"{output} contains a single run; choose another folder for a study")
+        refuse_existing(output)  # a single run
     planned = [
         dataclasses.replace(recipe, learning_rate=rate, seed=seed)
         for rate in dict.fromkeys(learning_rates)
