@@ -141,6 +141,7 @@ class TrainingCheckpoints(keras.callbacks.Callback):
 
 
 def unusable(path: Path, reason: str) -> InputError:
+    """Returns the error of a file or folder of a run that cannot be continued."""
     return InputError(f"{path} {reason}; choose another output folder to train anew")
 
 
