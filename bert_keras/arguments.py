@@ -28,6 +28,8 @@ def option(names: str, metavar: str, help: str, default: Any = None, **details: 
     """
     if details.get("nargs") == "*" or (details.get("nargs") == "+" and names.startswith("-")):
         details.setdefault("action", "extend")
+    if metavar in ("DIR", "FILE"):
+        details.setdefault("type", checked(str))  # not empty
     if default not in (None, []):
         help += f" (default: {default})"
         details.setdefault("type", type(default))

@@ -363,18 +363,15 @@ class ModelMetadata:
         values = {**values}
         kinds = {"model": str, "lowercase": bool, "max_length": int}
         kinds |= {"problem_type": str, "task": dict, "shortens_first": bool}
-        try:
-            for name, kind in kinds.items():
-                if type(values.get(name, kind())) is not kind:
-                    raise TypeError(f"{name} is {values[name]!r}")
-            values["config"] = BertConfig(**values["config"])
-            if "embedding" in values:
-                values["embedding"] = EmbeddingConfig.from_dict(values["embedding"])
-            for name in ("text_columns", "labels"):
-                values[name] = tuple(values.get(name, ()))
-            return cls(**values)
-        except (TypeError, KeyError, AttributeError) as error:
-            raise InputError(f"this is not the metadata of a model ({error!r})") from error
+        for name, kind in kinds.items():
+            if type(values.get(name, kind())) is not kind:
+                raise TypeError(f"{name} is {values[name]!r}")
+        values["config"] = BertConfig(**values["config"])
+        if "embedding" in values:
+            values["embedding"] = EmbeddingConfig.from_dict(values["embedding"])
+        for name in ("text_columns", "labels"):
+            values[name] = tuple(values.get(name, ()))
+        return cls(**values)
 
 
 def numbered_labels(count: int) -> tuple[str, ...]:

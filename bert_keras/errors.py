@@ -56,7 +56,8 @@ def suggest_name(name: str, known: Iterable[str]) -> str:
         return text.lower().lstrip("-").replace("-", "_")
 
     forms, unknown = {form(each): each for each in known}, form(name)
-    names = [each for each in OTHER_NAMES.get(unknown, "").split() if each in forms]
+    others = OTHER_NAMES.get(unknown, unknown.removeprefix("bert_")).split()
+    names = [each for each in others if each in forms]
     names = names or [each for each in forms if len(unknown) > 1 and each.startswith(unknown)][:3]
     names = names or get_close_matches(unknown, forms, n=1)
     return f"; did you mean {' or '.join(repr(forms[each]) for each in names)}?" if names else ""
@@ -65,7 +66,7 @@ def suggest_name(name: str, known: Iterable[str]) -> str:
 def check_name(name: object, known: Iterable[object], *, what: str) -> None:
     """Raises InputError, with the closest or all known names, if `name` is not one of them."""
     if name not in (known := tuple(known)):
-        names = [*map(str, known)]
+        names = [*filter(None, map(str, known))]
         hint = suggest_name(str(name), names)
         if not hint or len(names) <= 8:
             hint = f"{hint or ';'} known: {', '.join(names) or 'none'}"
@@ -134,8 +135,7 @@ def check_range(settings: Any, expected: str, *names: str) -> None:
 
 def check_choice(settings: Any, name: str, known: Iterable[str]) -> None:
     """Raises InputError if the field `name` does not have one of the `known` values."""
-    if (value := getattr(settings, name)) not in (known := tuple(known)):
-        raise InputError(f"{name} is {value!r}; expected one of {', '.join(filter(None, known))}")
+    check_name(getattr(settings, name), known, what=name)
 
 
 def check_unused(settings: Any, *names: str, reason: str) -> None:

@@ -62,12 +62,9 @@ def near_path(path: StrPath) -> str:
 
 
 def existing_file(path: StrPath) -> Path:
-    """Returns `path` as a `Path`; raises InputError if it is a folder or does not exist."""
-    path = Path(path)
+    """Returns `path` as a `Path`; raises InputError if it does not exist."""
     check_exists(path, expected="a file")
-    if path.is_dir():
-        raise InputError(f"{path} is a folder; expected a file")
-    return path
+    return Path(path)
 
 
 def text_lines(path: StrPath) -> Iterator[str]:
@@ -89,11 +86,12 @@ def utf8_error(path: StrPath, number: int, error: UnicodeDecodeError) -> InputEr
             encoding = "CP949"
     if error.object.startswith((b"\xff\xfe", b"\xfe\xff")):
         encoding = "UTF-16"
-    elif b"\0" in error.object:
-        return InputError(f"{path} is not a text file")
+    remedy = f"convert the file: iconv -f {encoding} -t UTF-8 {path} > NEW_FILE"
+    if b"\0" in error.object and encoding != "UTF-16":
+        remedy = "expected a text file"
     return InputError(
         f"{path}, line {number} is not UTF-8 (byte {error.object[error.start]:#04x} at column "
-        f"{error.start + 1}); convert the file: iconv -f {encoding} -t UTF-8 {path} > NEW_FILE"
+        f"{error.start + 1}); {remedy}"
     )
 
 
@@ -129,30 +127,25 @@ def check_no_table(path: StrPath) -> None:
         raise InputError(f"{path} is a table; expected plain text with one text on each line")
 
 
-def check_no_file(path: StrPath) -> None:
-    """Raises InputError if the folder `path` cannot be made because a file has its name."""
-    if os.path.isfile(path):
-        raise InputError(f"{path} is a file; name a new folder")
-
-
 def check_output(path: StrPath, *, suffix: str | tuple[str, ...] = "") -> None:
     """Checks before long work that the file `path` can be written; writes nothing."""
     if is_stdout(path) and isinstance(suffix, str):  # several suffixes choose the format
         return
-    if not os.fspath(path).endswith(suffix):
-        ends = suffix if isinstance(suffix, str) else " or ".join(suffix)
-        raise InputError(f"{path}: expected a name that ends in {ends}")
     target = Path(os.path.realpath(path))
-    if os.path.lexists(target) and (not target.is_file() or os.path.ismount(target)):
-        raise InputError(f"{path} is a folder or a device; name a file to write")
-    check_parent(target)
+    is_taken = os.path.lexists(target) and (not target.is_file() or os.path.ismount(target))
+    if is_taken or not os.fspath(path).endswith(suffix):
+        ends = suffix if isinstance(suffix, str) else " or ".join(suffix)
+        expected = f"a name that ends in {ends}" if suffix else "a file"
+        raise InputError(f"{path}: expected {expected}, not a folder or a device")
+    check_folder(target.parent)
 
 
-def check_parent(path: StrPath) -> None:
-    """Raises InputError unless the file or folder `path` can be created."""
-    parent = next(each for each in Path(path).absolute().parents if os.path.lexists(each))
-    if not parent.is_dir() or not os.access(parent, os.W_OK | os.X_OK):
-        raise InputError(f"{path} cannot be written, as {parent} is not a folder or not writable")
+def check_folder(folder: StrPath) -> None:
+    """Raises InputError unless files can be made in a folder, which may not exist yet."""
+    path = Path(folder).absolute()
+    found = next(each for each in (path, *path.parents) if os.path.lexists(each))
+    if not found.is_dir() or not os.access(found, os.W_OK | os.X_OK):
+        raise InputError(f"{folder} cannot be written, as {found} is not a folder or not writable")
 
 
 def refuse_existing(
@@ -166,14 +159,13 @@ def refuse_existing(
     path = Path(path)
     if os.path.lexists(path):
         is_folder = path.is_dir() and not path.is_symlink()
-        if is_folder and (os.path.ismount(path) or path.samefile(os.curdir)):
-            raise InputError(f"{path} cannot be replaced; name a new folder in it")
+        is_fixed = not is_folder or os.path.ismount(path) or path.samefile(os.curdir)
         names = {each.name for each in path.iterdir()} if is_folder else set()
-        if not is_folder or (names and not {*replaces[:1]} & names):
-            raise InputError(f"{path} exists already; choose another name or {remedy}")
-        if foreign := sorted(names - {*replaces}):
-            raise InputError(f"{path} contains {foreign[0]}, which would be lost; move it first")
-    check_parent(path)
+        foreign = sorted(names - {*replaces})
+        if is_fixed or foreign or (names and replaces[0] not in names):
+            found = f" and contains {foreign[0]}" if foreign else ""
+            raise InputError(f"{path} exists already{found}; choose another name or {remedy}")
+    check_folder(path.absolute().parent)
 
 
 @contextlib.contextmanager

@@ -13,11 +13,11 @@ import math
 import os
 import re
 import unicodedata
-from collections.abc import Callable, Collection, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
 from typing import Any, BinaryIO, TypeVar
 
-from bert_keras.errors import InputError, quoted, require
+from bert_keras.errors import InputError, check_name, quoted, require
 from bert_keras.files import is_remote, open_file
 
 BLOCK = 1 << 18  # bytes read at once
@@ -216,7 +216,7 @@ def row_group_parts(path: str, *, unit_bytes: int, text_field: str) -> Iterator[
     """Yields parts of adjacent row groups, each of up to `unit_bytes` of text in storage."""
     with _open_table(path) as table:
         metadata = table.metadata
-        _check_field(path, text_field, table.schema_arrow.names)
+        check_name(text_field, table.schema_arrow.names, what=f"field (--text-field) of {path}")
         columns = [table.schema.column(number).path for number in range(len(table.schema))]
         column = next(n for n, path in enumerate(columns) if path.split(".")[0] == text_field)
         groups = range(metadata.num_row_groups)
@@ -240,13 +240,6 @@ def read_rows(part: FilePart) -> Iterator[str]:
                 number += 1
 
 
-def _check_field(path: str, text_field: str, names: Collection[str]) -> None:
-    if text_field not in names:
-        raise InputError(
-            f'{path} has no field "{text_field}", only {", ".join(names)}; name one (--text-field)'
-        )
-
-
 @contextlib.contextmanager
 def _open_table(path: str) -> Iterator:
     from pyarrow.parquet import ParquetFile
@@ -261,7 +254,7 @@ def example_parts(path: str, *, unit_bytes: int, text_field: str) -> Iterator[Fi
     import tensorflow_datasets as tfds
 
     builder, split = _builder_and_split(path)
-    _check_field(path, text_field, sorted(builder.info.features or ()))
+    check_name(text_field, builder.info.features or (), what=f"field (--text-field) of {path}")
     for part in tfds.core.ReadInstruction.from_spec(split).to_absolute(builder.info.splits):
         info = builder.info.splits[part.splitname]
         split_path = f"{path.partition('?')[0]}?split={part.splitname}"

@@ -4,7 +4,7 @@ from collections import defaultdict
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from operator import itemgetter
-from typing import Any
+from typing import Any, TypeVar
 
 from bert_keras.checkpoints.tensors import StoredTensor, join_tensors
 from bert_keras.config import ModelMetadata
@@ -12,6 +12,22 @@ from bert_keras.errors import InputError, listed
 from bert_keras.text.fast_tokenizer import tokenizer_of
 from bert_keras.text.tokenizer import TextTokenizer
 from bert_keras.text.vocab import Vocabulary
+
+Found = TypeVar("Found")
+
+
+def present(vocabulary: Found | None, *, source: object) -> Found:
+    """Returns the vocabulary or tokenizer of a model or checkpoint; raises InputError for None."""
+    if vocabulary is None:
+        remedy = "add its vocab.txt or tokenizer.json, or give the tokenizer of a model in memory"
+        raise InputError(f"{source} has no vocabulary; {remedy}")
+    return vocabulary
+
+
+def cannot_store(what: str, *, format: str, model: str = "BertEncoder") -> InputError:
+    """Returns the error for weights that a format has no names for; it can store a `model`."""
+    command = f"bert-keras convert MODEL NEW_FOLDER --format {format} --model-class {model}"
+    return InputError(f"{format} cannot store {what}; write a {model}: {command}")
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -116,10 +132,7 @@ def their_tensors(
 ) -> dict[str, StoredTensor]:
     """Translates tensors to the names and shapes of another format; see `our_tensors`."""
     if unknown := [name for name in tensors if name not in table]:
-        raise InputError(
-            f"{format} cannot store {listed(unknown, most=3)}; write only the encoder: bert-keras "
-            f"convert MODEL NEW_FOLDER --format {format} --model-class BertEncoder"
-        )
+        raise cannot_store(listed(unknown, most=3), format=format)
     parts = defaultdict(list)
     for name, theirs in table.items():  # in the order of the weights in a tensor that they share
         if (tensor := tensors.get(name)) is not None:

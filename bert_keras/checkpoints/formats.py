@@ -10,7 +10,7 @@ from pathlib import Path
 from types import ModuleType
 
 from bert_keras.checkpoints import native
-from bert_keras.checkpoints.checkpoint import Checkpoint, TextCheckpoint
+from bert_keras.checkpoints.checkpoint import Checkpoint, TextCheckpoint, present
 from bert_keras.checkpoints.hub import is_name, located
 from bert_keras.config import BertConfig
 from bert_keras.errors import InputError, check_name
@@ -53,7 +53,7 @@ def open_checkpoint(
 
     Raises:
         InputError: `path` is not a known checkpoint, its files contradict each other, or it cannot
-            be downloaded.
+            be downloaded. huggingface_hub raises its own error for an unknown revision.
     """
     if revision is not None and not is_name(path):
         raise InputError(f"revision is {revision!r}, but {path} is not a name on Hugging Face")
@@ -81,12 +81,11 @@ def _errors_with_name(name: str | os.PathLike) -> Iterator[None]:
     """Adds the name of a checkpoint to the errors of reading it."""
     try:
         yield
-    except InputError as error:
-        raise InputError(f"{os.fspath(name)}: {error}") from error
     except (AttributeError, LookupError, OSError, RuntimeError, TypeError, ValueError) as error:
         if isinstance(error, OSError) and error.errno:
             raise
-        raise InputError(f"{name} is damaged ({error!r}); copy or write it again") from error
+        found = f"a file is damaged ({error!r}); copy or write it again"
+        raise InputError(f"{name}: {error if isinstance(error, InputError) else found}") from error
 
 
 def absolute_path(path: str | os.PathLike) -> str:
@@ -97,8 +96,7 @@ def absolute_path(path: str | os.PathLike) -> str:
 def open_text_checkpoint(path: str | os.PathLike) -> TextCheckpoint:
     """Opens a checkpoint that has a vocabulary; see `open_checkpoint`."""
     checkpoint = open_checkpoint(path)
-    if checkpoint.vocabulary is None:
-        raise InputError(f"{path} has no vocabulary; add its vocab.txt or tokenizer.json")
+    present(checkpoint.vocabulary, source=path)
     return TextCheckpoint(**vars(checkpoint))
 
 

@@ -27,7 +27,7 @@ from bert_keras.checkpoints.checkpoint import (
     their_tensors,
     with_extra,
 )
-from bert_keras.checkpoints.tensors import StoredTensor, refuse_lfs_pointer
+from bert_keras.checkpoints.tensors import StoredTensor
 from bert_keras.config import BertConfig, ModelMetadata, numbered_labels
 from bert_keras.errors import InputError, check_name, require
 from bert_keras.families import FAMILIES, family_of
@@ -222,10 +222,9 @@ def _stored_variables(prefix: Path) -> dict[str, StoredTensor]:
         try:
             yield
         except (tf.errors.OpError, IndexError, ValueError) as error:  # IndexError: truncated
-            raise InputError(f"{file} is missing or damaged ({error}); copy it again") from error
+            remedy = "copy it again, in a clone by git lfs pull"
+            raise InputError(f"{file} is missing or damaged ({error}); {remedy}") from error
 
-    for file in prefix.parent.glob(f"{prefix.name}.*"):
-        refuse_lfs_pointer(file)
     with reading(f"{prefix}.index"):
         reader = tf.train.load_checkpoint(str(prefix))
     shapes, dtypes = reader.get_variable_to_shape_map(), reader.get_variable_to_dtype_map()

@@ -63,18 +63,18 @@ def _from_hugging_face(name: str, revision: str | None) -> Path:
                 raise InputError(f"{name} has no model.safetensors; without it: pip install torch")
             snapshot_download(name, revision=folder.name, allow_patterns="pytorch_model*.bin")
         return folder
-    except errors.RevisionNotFoundError as error:
-        raise InputError(f"{name} has no revision {revision} on Hugging Face") from error
-    except errors.LocalEntryNotFoundError as error:
-        remedy = "unset HF_HUB_OFFLINE" if HF_HUB_OFFLINE else "connect to Hugging Face"
-        raise InputError(
-            f"{name} is neither a folder here nor downloaded; {remedy}{_suggestion(name)}"
-        ) from error
-    except (errors.RepositoryNotFoundError, errors.HFValidationError) as error:
-        raise InputError(
-            f"{name} is neither a folder here nor a public model of Hugging Face (private: set "
-            f"HF_TOKEN; gated: see https://huggingface.co/{name}){_suggestion(name)}"
-        ) from error
+    except (
+        errors.LocalEntryNotFoundError,  # without a network
+        errors.RepositoryNotFoundError,
+        errors.HFValidationError,
+    ) as error:
+        gated = f"private: set HF_TOKEN; gated: see https://huggingface.co/{name}"
+        place = f"a public model of Hugging Face ({gated})"
+        if isinstance(error, errors.LocalEntryNotFoundError):
+            remedy = "unset HF_HUB_OFFLINE" if HF_HUB_OFFLINE else "connect to Hugging Face"
+            place = f"downloaded; {remedy}"
+        found = f"{name} is neither a folder here nor {place}"
+        raise InputError(f"{found}{_suggestion(name)}") from error
 
 
 def _suggestion(name: str) -> str:

@@ -23,7 +23,7 @@ from bert_keras.config import (
     ModelMetadata,
     numbered_labels,
 )
-from bert_keras.errors import InputError, listed, printable
+from bert_keras.errors import InputError, check_name, listed, printable
 from bert_keras.families import family_of
 from bert_keras.text.vocab import Vocabulary
 
@@ -139,8 +139,8 @@ def _load_report(
     checkpoint: Checkpoint, shapes: dict[str, tuple[int, ...]], *, source: str, new: Collection[str]
 ) -> LoadReport:
     stored, parts = checkpoint.tensors, {*map(part, shapes)}
-    if unknown := sorted({*new} - parts):
-        raise InputError(f"new contains {', '.join(unknown)}; known: {', '.join(sorted(parts))}")
+    for each in new:
+        check_name(each, sorted(parts), what="part of the model")
     loaded = [name for name in shapes if part(name) not in new]
     unused = [name for name in stored if name not in loaded]
     problems = [

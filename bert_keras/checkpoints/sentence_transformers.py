@@ -15,7 +15,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-from bert_keras.checkpoints.checkpoint import Checkpoint, our_tensors, their_tensors
+from bert_keras.checkpoints.checkpoint import Checkpoint, cannot_store, our_tensors, their_tensors
 from bert_keras.checkpoints.huggingface import folder as huggingface
 from bert_keras.checkpoints.huggingface.config import CONFIG, check_fixed, note_if_ignored
 from bert_keras.checkpoints.huggingface.tokenizer import sentence_settings
@@ -58,15 +58,21 @@ def recognises(path: Path) -> bool:
 
 def read(path: Path, *, ignore: Collection[str]) -> Checkpoint:
     """Reads a folder, or only its encoder if `ignore` names a module; see `formats.FORMATS`."""
-    (kind, folder), *modules = _modules(path)
-    if kind != TRANSFORMER:
-        raise InputError(f"{MODULES} begins with a {kind}; expected {TRANSFORMER}")
-    checkpoint, notes = huggingface.read(folder, ignore=ignore), []
-    for kind, _ in modules:
+    (first, folder), *modules = _modules(path)
+    kinds, notes = [kind for kind, _ in modules], []
+    for kind in kinds:
         if kind not in (POOLING, DENSE, NORMALIZE, DROPOUT) or kind in ignore:
             problem = f"the module {kind} is not supported; without it, only the encoder is read"
             notes.append(note_if_ignored(kind, problem, ignore=ignore))
-    if notes or not modules:
+    is_bare = bool(notes or not modules)
+    pools_once = is_bare or (kinds[0] == POOLING and POOLING not in kinds[1:])
+    if first != TRANSFORMER or not pools_once:
+        raise InputError(
+            f"{MODULES} lists {', '.join([first, *kinds])}; expected {TRANSFORMER}, {POOLING}, "
+            "then other modules"
+        )
+    checkpoint = huggingface.read(folder, ignore=ignore)
+    if is_bare:
         return replace(checkpoint, notes=(*notes, *checkpoint.notes))
     settings, dimensions = sentence_settings(folder), _settings(path).get("truncate_dim")
     check_fixed(settings, FIXED, file=SENTENCES)
@@ -102,12 +108,7 @@ def _modules(path: Path) -> list[tuple[str, Path]]:
 
 def _read_embedding(path: Path, modules: list[tuple[str, Path]]) -> EmbeddingConfig:
     """Returns the pooling, the modules after it and the settings of a folder."""
-    (first, folder), *others = modules
-    kinds = [kind for kind, _ in modules]
-    if first != POOLING or {POOLING, TRANSFORMER} & {*kinds[1:]}:
-        raise InputError(
-            f"{MODULES} lists {', '.join(kinds)} after the encoder; expected {POOLING} only first"
-        )
+    (_, folder), *others = modules
     values = _module_values(folder)
     stated = values.get("pooling_mode")
     modes = [stated] if isinstance(stated, str) else list(stated or ())
@@ -158,9 +159,8 @@ def write(checkpoint: Checkpoint, folder: Path) -> tuple[str, ...]:
     """Writes the files of transformers and of each module; see `formats.FORMATS`."""
     metadata, tensors = checkpoint.metadata, checkpoint.tensors
     if (embedding := metadata.embedding) is None:
-        raise InputError(
-            f"sentence-transformers cannot store a {metadata.model}; write it with bert-keras "
-            "convert MODEL NEW --format sentence-transformers --model-class BertSentenceEncoder"
+        raise cannot_store(
+            f"a {metadata.model}", format="sentence-transformers", model="BertSentenceEncoder"
         )
     encoder = replace(
         checkpoint,

@@ -3,7 +3,6 @@
 import os
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from pathlib import Path
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -19,7 +18,6 @@ if TYPE_CHECKING:  # checkpoints are recognised before Keras is imported
 _STRIP = 16  # rows of a transpose at once; with all rows at once, it takes three times as long
 # Integers of other types are quantized weights; old files have position ids in int64.
 _DTYPES = ("F32", "F64", "F16", "BF16", "I64")
-_LFS_POINTER = b"version https://git-lfs"  # a clone without Git LFS has such files
 
 
 @dataclass(frozen=True)
@@ -100,8 +98,8 @@ def stored_tensors(path: str | os.PathLike) -> dict[str, StoredTensor]:
                     )
             return {name: stored(name, each.get_shape()) for name, each in slices.items()}
     except SafetensorError as error:
-        refuse_lfs_pointer(path)
-        raise InputError(f"{path} is damaged ({error}); copy or write it again") from error
+        remedy = "copy it again, in a clone by git lfs pull"
+        raise InputError(f"{path} is damaged ({error}); {remedy}") from error
 
 
 def write_tensors(
@@ -113,10 +111,3 @@ def write_tensors(
     """Writes arrays in float32 as a .safetensors file; `metadata` are strings for its header."""
     arrays = {name: np.asarray(tensors[name].read(), np.float32, order="C") for name in tensors}
     save_file(arrays, path, metadata=metadata)
-
-
-def refuse_lfs_pointer(path: Path) -> None:
-    """Raises InputError if `path` is the small text file in place of a large file of Git LFS."""
-    with path.open("rb") as file:
-        if file.read(len(_LFS_POINTER)) == _LFS_POINTER:
-            raise InputError(f"{path} is a pointer of Git LFS; fetch the file with git lfs pull")

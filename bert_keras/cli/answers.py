@@ -12,12 +12,12 @@ from bert_keras.kinds.known import KINDS
 
 def answers(name: str, texts: Sequence[str]) -> tuple[type[Kind], Asked]:
     """Returns the kind of a model, and its answer for each text, pair or question."""
+    from bert_keras.checkpoints.checkpoint import present
     from bert_keras.models.loading import load_model
 
     model = load_model(name)
-    if model.tokenizer is None:
-        raise InputError(f"{name} has no vocabulary; copy its vocab.txt there")
-    num_columns = len(model.stored_metadata(model.tokenizer).text_columns)
+    tokenizer = present(model.tokenizer, source=name)
+    num_columns = len(model.stored_metadata(tokenizer).text_columns)
     columns = _columns(model.kind, texts, num_columns=num_columns, source=name)
     return model.kind, model.kind.ask(model, columns)
 

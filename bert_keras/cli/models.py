@@ -80,12 +80,12 @@ def export(options: argparse.Namespace) -> None:
     check_model_name(options.name)
     if options.serving_config:
         container_files.check_name_in_files(options.name)
-    if options.variant and not options.data:
-        raise InputError("--variant needs --data, labelled examples to score the variant on")
     model_folder = os.path.join(options.output, options.name)
     path = Path(model_folder, str(options.model_version or next_version(model_folder)))
     check_version(path)
     arguments = values(options, "data", "task", "changes")
+    if options.variant and not options.data:
+        raise InputError("--variant needs --data, labelled examples to score the variant on")
     if options.variant:
         check_examples(variant_examples, options.model, **arguments)
     start_keras(options, backends=("tensorflow",))

@@ -20,7 +20,13 @@ from bert_keras.cli.program import (
     values,
 )
 from bert_keras.errors import InputError, print_field, printable
-from bert_keras.files import check_no_table, check_output, messages_beside, refuse_existing
+from bert_keras.files import (
+    check_exists,
+    check_no_table,
+    check_output,
+    messages_beside,
+    refuse_existing,
+)
 from bert_keras.runs.settings import check_examples, task_examples
 
 OF_THE_MODEL = f"{TASK_HELP} (default: the task of the model)"
@@ -143,6 +149,7 @@ def _predict_file(options: argparse.Namespace) -> None:
 )
 def embed(options: argparse.Namespace) -> None:
     """Write the embedding of each line of a text file; the same command continues a stopped run."""
+    check_exists(options.data, expected="a file with a text on each line")
     refuse_existing(options.output)
     start_keras(options)
     from bert_keras.runs.embeddings import write_embeddings

@@ -25,7 +25,7 @@ from bert_keras.errors import InputError, print_field
 from bert_keras.experiments.experiments import EXPERIMENTS
 from bert_keras.experiments.scales import SCALES
 from bert_keras.families import preset
-from bert_keras.files import StrPath, check_exists, check_no_file
+from bert_keras.files import StrPath, check_exists, check_folder
 from bert_keras.kinds.known import KINDS
 from bert_keras.runs.outcome import check_run
 from bert_keras.runs.recipes import FINETUNE, PRETRAIN, FinetuneRecipe
@@ -181,7 +181,7 @@ def pretrain(options: argparse.Namespace) -> None:
     option("--dev", "FILE", "held-out examples (default: a tenth of --train)"),
     option("--data", "DIR", "folder of official files or tfds:NAME, in place of --train and --dev"),
     required("--from", "CHECKPOINT", FROM, dest="pretrained"),
-    required("-o --output", "DIR", "folder of the run", type=checked(check_no_file)),
+    required("-o --output", "DIR", "folder of the run", type=checked(check_folder)),
     option("--recipe", "NAME", BY_SIZE, type=one_of(FINETUNE.keys, what="recipe")),
     HEADING,
     option("--epochs", "N", "number of passes over the examples", dest="num_epochs", type=count),
@@ -255,10 +255,10 @@ def _finetuning_data(options: argparse.Namespace) -> str | dict[str, str]:
     data, train, dev = options.data, options.train, options.dev
     if bool(data) == bool(train) or (data and dev):
         raise InputError("give either --data DIR, or --train FILE with or without --dev FILE")
-    if data and os.path.isfile(data):
-        raise InputError(f"--data {data} is a file; give it as --train {data}")
-    if train and os.path.isdir(train):
-        raise InputError(f"--train {train} is a folder; give it as --data {train}")
+    if (data and os.path.isfile(data)) or (train and os.path.isdir(train)):
+        given, remedy = (f"--data {data}", "--train") if data else (f"--train {train}", "--data")
+        kind = "file" if data else "folder"
+        raise InputError(f"{given} is a {kind}; give it as {remedy} {data or train}")
     return data or ({"train": train, "dev": dev} if dev else {"train": train})
 
 

@@ -74,10 +74,9 @@ class Preprocessor:
         """Returns the rows of columns of B texts each, without targets."""
         columns = checked_columns(*columns)
         if not self._fewest_columns <= len(columns) <= self._most_columns:
-            raise InputError(
-                f"there are {len(columns)} columns of texts; expected {self._fewest_columns} to "
-                f"{self._most_columns}"
-            )
+            most = f"to {self._most_columns}" if self._most_columns < LARGEST_COUNT else "or more"
+            found = f"there are {len(columns)} columns of texts"
+            raise InputError(f"{found}; expected {self._fewest_columns} {most}")
         return EncodedTexts(
             texts=tuple(map(self.tokenizer.ids_batch, self._texts(columns))),
             max_length=self.max_length,

@@ -90,8 +90,6 @@ def task_names() -> list[str]:
 
 def named_task(name: str) -> Task:
     """Returns the task of a name or alias; raises InputError, which lists the known names."""
-    if name in ZERO_SHOT:
-        raise InputError(f"{name} only scores pretrained models; use evaluate --task {name}")
     check_name(name, [*TASKS, *ALIASES], what="task")
     return TASKS[ALIASES.get(name, name)]
 
@@ -118,17 +116,21 @@ def task_of(metadata: ModelMetadata, *, name: str | None, source: StrPath) -> Ta
         raise InputError(f"{source} is a {metadata.model}; the task {name} needs a {task.model}")
     if task.scores_other_tasks and tuned_on != name:
         return dataclasses.replace(task, max_length=metadata.max_length)
-    labels = metadata.labels
+    labels, problem = metadata.labels, task.problem_type or SINGLE
     if metadata.task:
-        if tuned_on != name:
-            raise InputError(f"{source} was fine-tuned on the task {tuned_on!r}, not on {name!r}")
-    elif metadata.problem_type not in ("", expected := task.problem_type or SINGLE):
-        raise InputError(f"{source} has problem_type {metadata.problem_type}, not {expected}")
-    elif task.labels and {*labels} != {*task.labels}:
-        if labels != numbered_labels(len(task.labels)):
-            found, expected = (", ".join(each[:20]) for each in (labels, task.labels))
-            raise InputError(f"{source} has the labels {found}; {name} has {expected}")
-        labels = task.labels
+        fits = tuned_on == name
+    else:
+        fits = metadata.problem_type in ("", problem)
+        if task.labels and {*labels} != {*task.labels}:
+            fits = fits and labels == numbered_labels(len(task.labels))
+            labels = task.labels
+    if not fits:
+        kinds = (metadata.problem_type or SINGLE, metadata.labels), (problem, task.labels)
+        found, expected = (
+            f"{kind}; labels {', '.join(each[:20]) or 'any'}" for kind, each in kinds
+        )
+        tuned = f"was fine-tuned on {tuned_on or 'an unknown task'} ({found})"
+        raise InputError(f"{source} {tuned}, not on {name} ({expected})")
     known = {field.name for field in dataclasses.fields(task)}
     settings = {
         field: tuple(value) if isinstance(value, list) else value

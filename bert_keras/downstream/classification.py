@@ -112,10 +112,9 @@ class ClassificationTask(Task[TextExample, EncodedTexts, LabelPrediction]):
 
     def __post_init__(self):
         num_texts = len(self.text_columns)
-        if num_texts not in (1, 2):
-            raise InputError(f"text_columns has {num_texts} names; expected 1 or 2")
-        if self.label_column in self.text_columns:
-            raise InputError(f"{self.label_column!r} is a text column and the label column")
+        if num_texts not in (1, 2) or self.label_column in self.text_columns:
+            expected = f"expected 1 or 2, without the label column {self.label_column!r}"
+            raise InputError(f"text_columns are {', '.join(self.text_columns)}; {expected}")
         check_choice(self, "kind", LABEL_KINDS)
         check_least(self, 2 + num_texts, "max_length")
 
@@ -173,9 +172,8 @@ class ClassificationTask(Task[TextExample, EncodedTexts, LabelPrediction]):
         return TextExample(texts, value, location)
 
     def check_labels(self, examples: Examples) -> None:
+        super().check_labels([each for each in examples if each.label != ()])  # () of many labels
         for each in examples:
-            if each.label is None:
-                raise InputError(f"{each.location} has no label to score; use predict")
             self.label_kind.check(each.label, self.labels, location=each.location)
 
     def with_labels_of(self, examples: Examples) -> Self:

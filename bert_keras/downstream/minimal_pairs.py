@@ -1,6 +1,5 @@
 """Scores minimal pairs of sentences by their (pseudo-)log-likelihood, without fine-tuning."""
 
-import os
 from collections import defaultdict
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -40,9 +39,7 @@ class MinimalPair:
 
 def read_pairs(data: StrPath) -> list[MinimalPair]:
     """Reads a table, or a folder of .jsonl files; without a column UID, a file is a paradigm."""
-    files = sorted(Path(data).glob("*.jsonl")) if os.path.isdir(data) else [data]
-    if not files:
-        raise InputError(f"{data} has no .jsonl file; expected BLiMP's files")
+    files = sorted(Path(data).glob("*.jsonl")) or [data]
     pairs = []
     for file in files:
         for location, row in table_rows(file, columns=SENTENCES):

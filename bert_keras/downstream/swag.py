@@ -10,10 +10,11 @@ from bert_keras.data.encoded import EncodedTexts
 from bert_keras.downstream.classification import accuracy
 from bert_keras.downstream.table import required_text, table_rows
 from bert_keras.downstream.task import Outputs, Scores, Task, fixed, needs_labels
-from bert_keras.errors import InputError, check_least, quoted
+from bert_keras.errors import check_least
 from bert_keras.fields import setting
 from bert_keras.files import StrPath, write_text
 from bert_keras.kinds.choice import Chosen, chosen
+from bert_keras.kinds.classifier import LABEL_KINDS
 from bert_keras.text.tokenizer import TextTokenizer
 
 NUM_ENDINGS = 4
@@ -70,8 +71,7 @@ class SwagTask(Task[SwagExample, EncodedTexts, Chosen]):
             )
             text, label = row.get("label", ""), None
             if text or is_labelled:
-                if text not in map(str, range(NUM_ENDINGS)):
-                    raise InputError(f"{location} has the label {quoted(text)}; expected 0 to 3")
+                LABEL_KINDS["one"].check(text, [*map(str, range(NUM_ENDINGS))], location=location)
                 label = int(text)
             examples.append(SwagExample(context, row["sent2"], tuple(endings), label, location))
         return examples

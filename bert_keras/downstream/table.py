@@ -61,11 +61,11 @@ def table_rows(
     for location, values in rows:
         if missing := [name for name in names if name not in values]:
             where = path if suffix in WITH_HEADER else location
-            problem = f"{where} has no column {missing[0]!r}, only {', '.join(map(quoted, values))}"
-            if settings:
-                options = " ".join(f"{setting}=NAME" for setting, each in settings.items() if each)
-                raise InputError(f"{problem}; name yours: --set {options} (changes= in Python)")
-            raise InputError(f"{problem}; a table of your own needs the task classification")
+            found = ", ".join(map(quoted, values)) or "none"
+            options = " ".join(f"{setting}=NAME" for setting, each in settings.items() if each)
+            hint = "a table of your own needs the task classification"
+            hint = f"name yours: --set {options} (changes= in Python)" if settings else hint
+            raise InputError(f"{where} has no column {missing[0]!r}, only {found}; {hint}")
         yield location, values
     if not location:
         raise InputError(f"{path} has no rows; expected one or more, below a header except in JSON")
@@ -133,9 +133,8 @@ def parse_json(text: str | bytes, *, location: str) -> Any:
 
 def _object_rows(objects: Iterable[tuple[str, Any]], lists: Sequence[str]) -> Iterator[Row]:
     for location, each in objects:
-        if not isinstance(each, dict):
-            raise InputError(f"{location} is not a JSON object with named columns")
-        yield location, dict(_named_texts(each, lists))
+        # What is not an object has no columns.
+        yield location, dict(_named_texts(each if isinstance(each, dict) else {}, lists))
 
 
 def _named_texts(item: dict, lists: Sequence[str], prefix: str = "") -> Iterator[tuple[str, str]]:

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any, ClassVar, Generic, Self, TypeVar
 from bert_keras.config import BertConfig, EmbeddingConfig, ModelMetadata
 from bert_keras.data.encoded import Encoded
 from bert_keras.downstream.table import is_tfds, tfds_files
-from bert_keras.errors import InputError
+from bert_keras.errors import InputError, check_name
 from bert_keras.files import StrPath, check_exists
 from bert_keras.kinds.known import KINDS
 from bert_keras.text.tokenizer import TextTokenizer
@@ -182,6 +182,5 @@ def examples_file(task: Task, data: StrPath, *, split: str) -> str:
     data = os.fspath(data)
     if not (os.path.isdir(data) or is_tfds(data)):
         return data
-    if split not in (files := task.files(data)):
-        raise InputError(f"{data} has no split {split!r}; it has {', '.join(files)}")
+    check_name(split, files := task.files(data), what=f"split of {data}")
     return files[split]

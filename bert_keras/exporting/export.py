@@ -16,9 +16,10 @@ from tensorflow_serving.apis.predict_pb2 import PredictRequest
 from tensorflow_serving.apis.prediction_log_pb2 import PredictionLog, PredictLog
 from tqdm import tqdm
 
+from bert_keras.checkpoints.checkpoint import present
 from bert_keras.config import ModelMetadata
 from bert_keras.data.record_file import PREDICTION_FEATURES
-from bert_keras.errors import InputError, check_count
+from bert_keras.errors import InputError, check_count, check_least
 from bert_keras.exporting.servable import (
     TEXT_SIGNATURE,
     Exporter,
@@ -75,18 +76,17 @@ def export_plan(
     check_count("max_length", max_length)
     check_version(Path(path))
     kind = KINDS.get(metadata.model, Kind)
-    if not kind.signatures:
+    if not kind.signatures or (kind.signatures == "masked_lm" and metadata.config.is_causal):
+        causal = "causal " * metadata.config.is_causal
         raise InputError(
-            f"{source} is a {metadata.model}, which is not served; convert it with "
+            f"{source} is a {causal}{metadata.model}, which is not served; convert it with "
             "bert-keras convert MODEL NEW_FOLDER --model-class BertEncoder"
         )
     if max_length is not None:
         metadata = dataclasses.replace(metadata, max_length=max_length)
     exporter = import_module(f"bert_keras.exporting.signatures.{kind.signatures}").EXPORTER
-    settings = exporter.settings(metadata, source)
+    settings = exporter.settings(metadata)
     if num_texts is not None:
-        if "num_texts" not in settings:
-            raise InputError(f"a {metadata.model} takes no num_texts")
         settings["num_texts"] = num_texts
     return ExportPlan(exporter, settings, metadata, tokenizer)
 
@@ -100,9 +100,7 @@ def plan_of_model(
     **options: Any,
 ) -> ExportPlan:
     """Returns how a model in memory is exported; see `bert_keras.export`."""
-    tokenizer = tokenizer or model.tokenizer
-    if tokenizer is None:
-        raise InputError("the model has no vocabulary; give its tokenizer: tokenizer=...")
+    tokenizer = present(tokenizer or model.tokenizer, source="the model")
     metadata = model.stored_metadata(tokenizer, labels=labels)
     return export_plan(metadata, tokenizer, path, source="the model", **options)
 
@@ -134,8 +132,7 @@ def write_saved_model(model: keras.Model | Variant, plan: ExportPlan, folder: St
             signatures, from_tensors = plan.exporter.make(model, reader, **plan.settings)
         text_inputs = [*input_specs(signatures[TEXT_SIGNATURE])]
         least, most = vocabulary.num_specials(len(text_inputs)) + 1, model.config.max_positions
-        if not least <= max_length <= most:
-            raise InputError(f"max_length is {max_length}; expected {least} to {most}")
+        check_least(plan.metadata, least, "max_length", most=most)
         signatures["tensors"] = checked_tensors(
             signatures["tensors"], config=model.config, cls_id=vocabulary.cls_id
         )
@@ -223,10 +220,10 @@ def write_warmup(folder: str | os.PathLike, requests: Sequence[dict], *, name: s
 
 
 def _check_arguments(model: keras.Model | Variant, *, num_tokens: int) -> None:
-    if (backend := keras.config.backend()) != "tensorflow":
-        raise InputError(f"the backend is {backend}; an export needs KERAS_BACKEND=tensorflow")
-    if (dtype := model.compute_dtype) != "float32":
-        raise InputError(f"the model computes in {dtype}; load its weights into a float32 model")
+    found = (keras.config.backend(), model.compute_dtype)
+    if found != ("tensorflow", "float32"):
+        expected = "KERAS_BACKEND=tensorflow and a float32 model"
+        raise InputError(f"an export needs {expected}; found {' and '.join(found)}")
     if num_tokens > (size := model.config.vocab_size):
         raise InputError(f"the vocabulary has {num_tokens} tokens, and the model only {size}")
 

@@ -26,8 +26,7 @@ class Exporter(NamedTuple):
 
     # (model, reader, **settings) -> ServableModel; the reader converts texts inside the graph
     make: Callable[..., ServableModel]
-    # (metadata, model folder) -> settings; raises InputError for a model that cannot be served
-    settings: Callable[[ModelMetadata, str], dict] = lambda metadata, source: {}
+    settings: Callable[[ModelMetadata], dict] = lambda metadata: {}
     reader: type[TextToInputs] = TextToInputs
 
 

@@ -7,7 +7,7 @@ from pkgutil import iter_modules
 from typing import Any
 
 from bert_keras.config import BertConfig
-from bert_keras.errors import InputError, check_name
+from bert_keras.errors import check_name
 from bert_keras.families.family import Family
 from bert_keras.text.vocab import Vocabulary
 
@@ -59,9 +59,6 @@ def preset(name: str, **changes: Any) -> BertConfig:
         layers, hidden, heads = map(int, match.groups())
         config = BertConfig(num_layers=layers, hidden_size=hidden, num_heads=heads)
     else:
-        size = name if name in known else str(name).removeprefix("bert-")
-        if size in known and size != name:
-            raise InputError(f"no size is called {name!r}; use {size!r}")
-        check_name(size, ("L-LAYERS_H-HIDDEN_A-HEADS", *known), what="size")
-        config = known[size]
+        check_name(name, ("L-LAYERS_H-HIDDEN_A-HEADS", *known), what="size")
+        config = known[name]
     return dataclasses.replace(config, **changes)

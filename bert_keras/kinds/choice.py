@@ -5,7 +5,6 @@ from typing import Any, ClassVar, NamedTuple
 
 import numpy as np
 
-from bert_keras.errors import InputError
 from bert_keras.kinds.kind import Kind, class_ids, softmax
 
 
@@ -71,8 +70,6 @@ class Choice(Kind):
     @classmethod
     def columns_of_words(cls, texts, *, num_columns, source):
         """Returns the context and all endings, which are columns of one text each."""
-        if len(texts) < 3:
-            raise InputError(f"{source} reads a context and 2 or more endings, not {texts}")
         return tuple([text] for text in texts)
 
     @classmethod

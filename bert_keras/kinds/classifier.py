@@ -53,12 +53,11 @@ class OneLabel:
         classes = sorted({*names})
         if all(map(_NUMBER.fullmatch, classes)):
             classes.sort(key=float)
-        if len(classes) < 2:
-            found = f"only the label {classes[0]!r}" if classes else "no label"
-            raise InputError(f"{file} has {found} in the column {column!r}; expected at least 2")
-        if len(names) >= 20 and len(classes) >= 0.9 * len(names):
-            found = f"{len(classes):,} labels in {len(labels):,} rows of the column {column!r}"
-            raise InputError(f"{file} has {found}; name it: label_column='NAME' (after --set)")
+        if len(classes) < 2 or (len(names) >= 20 and len(classes) >= 0.9 * len(names)):
+            found = f"{len(classes):,} labels in {len(labels):,} rows"
+            found = f"only the label {classes[0]!r}" if len(classes) == 1 else found
+            expected = "expected 2 or more that repeat, or label_column='NAME' (after --set)"
+            raise InputError(f"{file} has {found} in the column {column!r}; {expected}")
         return tuple(classes)
 
     def check(self, label: Any, classes: Sequence[str], *, location: str) -> None:
@@ -244,7 +243,7 @@ class Classifier(Kind):
     def class_weights(self, weights):
         names = self.metadata.labels
         if label_kind(self.metadata) is not LABEL_KINDS["one"]:
-            raise InputError("class_weight is for texts with one label each; give sample_weight")
+            return super().class_weights(weights)
         for label in weights:
             check_name(label, (*names, *range(len(names))), what="label")
         return {n: weights.get(name, weights.get(n, 1.0)) for n, name in enumerate(names)}

@@ -84,7 +84,7 @@ class Kind:
 
     def class_weights(self, weights: Mapping) -> dict:
         """Returns the weights of labels by their numbers."""
-        raise InputError(f"{self.model} takes no class_weight for texts; give sample_weight")
+        raise InputError(f"{self.model} takes no class_weight for these labels; give sample_weight")
 
     def compile_arguments(self) -> dict[str, Any]:
         """Returns the loss and the metrics for `model.compile`."""

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple
 import numpy as np
 
 from bert_keras.config import ModelMetadata
-from bert_keras.errors import InputError, check_choice, check_least, quoted
+from bert_keras.errors import InputError, check_choice, check_least
 from bert_keras.fields import setting
 from bert_keras.kinds.kind import Kind, softmax
 from bert_keras.kinds.windows import (
@@ -224,10 +224,9 @@ class Span(Kind):
         return SpanSettings.of_model(self.metadata)
 
     def encoded(self, columns, labels=None):
-        if len(columns) != 2:
-            raise InputError(f"the texts are {len(columns)} lists; expected (questions, passages)")
+        all_questions, passages = columns
         questions = []
-        for number, (question, context) in enumerate(zip(*columns, strict=True)):
+        for number, (question, context) in enumerate(zip(all_questions, passages, strict=True)):
             answers = () if labels is None else _answers(labels[number])
             texts = {"id": "", "question": question, "context": context}
             each = Question(**texts, answers=answers, location=f"text [{number}]")
@@ -301,15 +300,12 @@ def question_windows(
 
 def _answers(answer: Any) -> tuple[Answer, ...]:
     """Returns the answers of a question; () if there is none."""
-    try:
-        if isinstance(answer, dict):
-            texts, starts = answer["text"], answer["answer_start"]
-            is_one = isinstance(texts, str)
-            answer = (starts, texts) if is_one else [*zip(starts, texts, strict=True)]
-        pairs = answer if isinstance(answer, list) else [answer] if answer else []
-        return tuple(Answer(text, int(start)) for start, text in pairs)
-    except (KeyError, TypeError, ValueError) as error:
-        raise InputError(f"an answer is {quoted(answer)}; expected (first, text)") from error
+    if isinstance(answer, dict):
+        texts, starts = answer["text"], answer["answer_start"]
+        is_one = isinstance(texts, str)
+        answer = (starts, texts) if is_one else [*zip(starts, texts, strict=True)]
+    pairs = answer if isinstance(answer, list) else [answer] if answer else []
+    return tuple(Answer(text, int(start)) for start, text in pairs)
 
 
 def _marked_context(question: Question, predicted: str) -> "Markup":

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any, ClassVar
 
 import numpy as np
 
-from bert_keras.errors import InputError, counted, quoted
+from bert_keras.errors import InputError, counted
 from bert_keras.kinds.classifier import LABEL_KINDS
 from bert_keras.kinds.kind import Kind, softmax
 from bert_keras.kinds.span import NONE, with_marks
@@ -64,9 +64,7 @@ class Tagger(Kind):
             raise InputError(f"labels has {odd[:1]}; expected O, B-TYPE and I-TYPE")
 
     def encoded(self, columns, labels=None):
-        if len(columns) != 1:
-            raise InputError(f"there are {len(columns)} columns of texts; expected one")
-        texts = columns[0]
+        (texts,) = columns
         if isinstance(texts[0], str):
             unit = self.metadata.task.get("unit", "word")
             tokens, spans_W2 = tokenized_units(texts, self.tokenizer, unit=unit)
@@ -87,8 +85,6 @@ class Tagger(Kind):
         names = self.metadata.labels
         for number, (tags, count) in enumerate(zip(labels, num_words, strict=True)):
             location = f"text [{number}]"
-            if not isinstance(tags, (list, tuple, np.ndarray)):
-                raise InputError(f"{location} has the tags {quoted(tags)}; expected a list")
             if len(tags) != count:
                 found = f"{counted(count, 'word')} and {counted(len(tags), 'tag')}"
                 raise InputError(f"{location} has {found}; give as many, or lists of words")

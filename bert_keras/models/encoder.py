@@ -7,7 +7,6 @@ import keras
 from keras import ops
 
 from bert_keras.config import BertConfig
-from bert_keras.errors import InputError
 from bert_keras.kinds.encoder import Encoder
 from bert_keras.layers import attention
 from bert_keras.layers.bilstm import BiLSTM
@@ -162,8 +161,6 @@ class BertEncoder(Pretrained):
         """
         check_inputs(inputs, self.config)
         inputs = named_inputs(inputs)
-        if isinstance(inputs["input_ids"], keras.KerasTensor):
-            raise InputError("states needs arrays: call it inside the call() of your own layer")
         if not self.built:
             self.build()
         patterns = self._patterns(inputs, has_probabilities=True, training=training)

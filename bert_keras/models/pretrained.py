@@ -1,7 +1,6 @@
 """Defines the base class of all models: their configuration, loading and saving."""
 
 import dataclasses
-import functools
 import inspect
 import os
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence, Set
@@ -26,7 +25,6 @@ from bert_keras.errors import (
 from bert_keras.files import json_object, refuse_existing, write_json
 from bert_keras.kinds.kind import Kind
 from bert_keras.layers.embeddings import SharedEmbeddings
-from bert_keras.text.columns import is_text
 
 if TYPE_CHECKING:
     from bert_keras.checkpoints.checkpoint import Checkpoint
@@ -53,16 +51,12 @@ class ConfiguredModel(keras.Model):
 
     def get_config(self):
         """Returns the configuration; raises InputError for what Keras could not build again."""
-        if any(weight.path.endswith("/kernel_scale") for weight in self.weights):
-            raise InputError(
-                f"the dense layers of {self.name} are quantized, which Keras cannot load again; "
-                "bert-keras export --variant int8 writes such a model"
-            )
+        is_quantized = any(weight.path.endswith("/kernel_scale") for weight in self.weights)
         embeddings = getattr(getattr(self, "encoder", self), "embeddings", None)
-        if isinstance(embeddings, SharedEmbeddings):
+        if is_quantized or isinstance(embeddings, SharedEmbeddings):
             raise InputError(
-                f"{self.name} shares the embeddings of another model, which Keras cannot load "
-                "again; save_pretrained writes it with a copy of them"
+                f"{self.name} is quantized or shares embeddings, which Keras cannot load again; "
+                "use bert-keras export --variant int8, or save_pretrained, which copies embeddings"
             )
         return {
             "name": self.name,
@@ -91,38 +85,34 @@ _TOKEN_FEATURES = {*SEQUENCE_FEATURES, *PACKING_FEATURES, *_ALIASES}  # one valu
 
 def check_inputs(inputs: Any, config: BertConfig) -> None:
     """Raises InputError for inputs with other names or shapes, or NumPy arrays of unknown ids."""
-    if not isinstance(inputs, Mapping) or "input_ids" not in inputs:
-        found = ", ".join(inputs) if isinstance(inputs, Mapping) else f"a {type(inputs).__name__}"
-        raise InputError(f"the inputs are {found}; expected a dict as tokenizer(texts) returns")
-    lists = [name for name, array in inputs.items() if isinstance(array, list)]
-    if lists:
-        raise InputError(f"{lists[:1]} is a list; expected an array, as np.array(ids) returns")
-    shapes = {name: _shape(inputs[name]) for name in inputs.keys() & _TOKEN_FEATURES}
+    named = inputs if isinstance(inputs, Mapping) else {}
+    has_lists = any(isinstance(each, list) for each in named.values())
+    is_unique = len({_ALIASES.get(name, name) for name in named}) == len(named)
+    if "input_ids" not in named or has_lists or not is_unique:
+        found = ", ".join(f"{name}: {type(each).__name__}" for name, each in named.items())
+        found = found or f"a {type(inputs).__name__}"
+        expected = "a dict of different arrays, as tokenizer(texts) returns"
+        raise InputError(f"the inputs are {found}; expected {expected}")
+    shapes = {name: _shape(inputs[name]) for name in inputs if name in _TOKEN_FEATURES}
     shape = shapes["input_ids"]
     if not shape:
         return
-    if len(shape) < 2:
-        raise InputError(f"input_ids has the shape {shape}; expected two dimensions: texts, tokens")
-    for name, other in shapes.items():
+    for other in shapes.values():
         pairs = zip(shape, other, strict=False)
         is_equal = len(other) in (0, len(shape)) and all(a == b or None in (a, b) for a, b in pairs)
-        if not is_equal:
-            raise InputError(f"{name} has the shape {other}, but input_ids {shape}")
+        if len(shape) < 2 or not is_equal:
+            found = f"the inputs have the shapes {shapes}"
+            raise InputError(f"{found}; expected the same two dimensions: texts, tokens")
     length = shape[-1] if "position_ids" not in inputs and isinstance(shape[-1], int) else 0
     if length > config.max_positions:
         found = f"a sequence has {length} tokens, more than {config.max_positions} positions"
         raise InputError(f"{found}; reduce max_length")
     ids = inputs["input_ids"]
     if isinstance(ids, np.ndarray) and ids.size:
-        _check_ids(ids, config.vocab_size)
-
-
-def _check_ids(ids: np.ndarray, vocab_size: int) -> None:
-    if ids.dtype.kind not in "iu":
-        raise InputError(f"input_ids are {ids.dtype}; expected whole numbers")
-    for each in (int(ids.min()), int(ids.max())):
-        if not 0 <= each < vocab_size:
-            raise InputError(f"input_ids has {each}; expected 0 to {vocab_size - 1}")
+        least, most, end = ids.min(), ids.max(), config.vocab_size
+        if ids.dtype.kind not in "iu" or not 0 <= least <= most < end:
+            found = f"input_ids are {ids.dtype} of {least} to {most}"
+            raise InputError(f"{found}; expected whole numbers of 0 to {end - 1}")
 
 
 def _shape(array: Any) -> tuple:
@@ -134,8 +124,6 @@ def _shape(array: Any) -> tuple:
 def named_inputs(inputs: Mapping) -> dict:
     """Returns inputs under our names; without masks, all positions are tokens of segment 0."""
     named = {_ALIASES.get(name, name): array for name, array in inputs.items()}
-    if len(named) < len(inputs):
-        raise InputError(f"the inputs are {', '.join(inputs)}, of which two are the same")
     if "input_mask" not in named:
         named["input_mask"] = keras.ops.ones_like(named["input_ids"], dtype="int32")
     if "segment_ids" not in named:
@@ -156,12 +144,6 @@ class Pretrained(ConfiguredModel):
     metadata: ModelMetadata | None = None  # metadata of the checkpoint
     tokenizer: "TextTokenizer | None" = None  # None also if the checkpoint has no vocabulary
     load_report: "LoadReport | None" = None
-
-    @functools.wraps(keras.Model.fit)
-    def fit(self, x=None, *args, **kwargs):
-        if is_text(x):
-            raise InputError(f"{self.kind.model} does not learn from texts; use a BertClassifier")
-        return super().fit(x, *args, **kwargs)
 
     def __call__(self, inputs, *args, **kwargs):
         check_inputs(inputs, self.config)

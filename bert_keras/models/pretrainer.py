@@ -41,10 +41,8 @@ class MaskedLMModel(TaskModel):
 
     def predict(self, x: Any, *args, **kwargs):
         """Returns `tokens` and `probabilities` of each [MASK] in texts, other inputs as Keras."""
-        if not is_text(x):
+        if self.tokenizer is None or not is_text(x):
             return super().predict(x, *args, **kwargs)
-        if self.tokenizer is None:
-            raise InputError(f"this {self.kind.model} has no tokenizer to read texts")
         max_length, answers = self.stored_metadata(None).max_length, []
         (texts,), tokens = checked_columns(*columns_of(x)), self.tokenizer.vocabulary.tokens
         for text in texts:

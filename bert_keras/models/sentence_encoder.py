@@ -122,8 +122,7 @@ class BertSentenceEncoder(TextInputs, TaskModel):
         Returns:
             Float32 [N, E], or [N, dimensions], in the order of `texts`.
         """
-        if (preprocessor := self.preprocessor) is None:
-            raise InputError("this BertSentenceEncoder has no tokenizer; set model.tokenizer")
+        preprocessor = self._text_kind().preprocessor
         (texts,) = checked_columns(texts)
         check_count("batch_size", batch_size)
         check_count("dimensions", dimensions)

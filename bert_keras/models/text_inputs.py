@@ -24,12 +24,11 @@ from bert_keras.errors import (
 from bert_keras.kinds.kind import Kind
 from bert_keras.models.pretrained import Pretrained, check_inputs
 from bert_keras.models.text_rows import (
-    NO_TEXTS,
     as_list,
     check_loss,
     divided,
     ordered_batches,
-    refuse_pair,
+    some_columns,
     text_rows,
     training_batches,
     weights_by_id,
@@ -285,9 +284,7 @@ class TextInputs(Pretrained):
             return super().predict(x, batch_size, verbose, steps, callbacks)
         size = batch_size or _BATCH_SIZE
         end = None if steps is None else steps * size
-        kind, columns = self._text_kind(), tuple(column[:end] for column in columns_of(x))
-        if not columns[0]:
-            raise InputError(NO_TEXTS)
+        kind, columns = self._text_kind(), tuple(column[:end] for column in some_columns(x))
         rows = kind.encoded(columns)
         say_cut(rows, max_length=kind.metadata.max_length)
         batches = longest_first_batches(rows.lengths, batch_size=size)
@@ -377,15 +374,11 @@ class TextInputs(Pretrained):
         """Returns the rows of texts to score, and the data for Keras."""
         if not isinstance(data, (tuple, list, str)):
             return [], self._encoded(data)[0]
-        if isinstance(data, str) or not 0 < len(data) < 4 or isinstance(data[0], str):
-            raise InputError(f"validation_data is {quoted(data)}; expected (texts, labels)")
-        if not is_text(data[0]):
-            self._encoded(data[0])  # checks them
+        texts, labels, weights = keras.utils.unpack_x_y_sample_weight(data)
+        if not is_text(texts):
+            self._encoded(texts)  # checks them
             return [], data
-        try:
-            rows = text_rows(self, kind or self._text_kind(), *data)
-        except InputError as error:
-            raise InputError(f"validation_data: {error}") from error
+        rows = text_rows(self, kind or self._text_kind(), texts, labels, weights)
         return [rows], ordered_batches(rows, np.arange(len(rows)), size).for_fit()
 
     def _encoded(self, x, y=None):
@@ -401,13 +394,11 @@ class TextInputs(Pretrained):
         first = x[0] if isinstance(x, list) and x else x
         if isinstance(first, dict):
             check_inputs(first, self.config)
-        if isinstance(x, list):
-            refuse_pair(first)
-            raise InputError(f"text [0] is {quoted(first)}; expected a string" if x else NO_TEXTS)
         is_table = hasattr(x, "columns")
-        if is_table or isinstance(x, (int, set, zip, map, type(None), np.ndarray)):
+        if is_table or isinstance(x, (int, list, set, zip, map, type(None), np.ndarray)):
             found = f"a {type(x).__name__}" if is_table else quoted(x)
-            raise InputError(f"the texts are {found}; expected a list or a column: table['text']")
+            expected = "a list of strings or a column: table['text']"
+            raise InputError(f"the texts are {found}; expected {expected}")
         return x, y
 
     def _encoded_dataset(self, dataset):
@@ -416,13 +407,13 @@ class TextInputs(Pretrained):
             if isinstance(texts, dict):
                 check_inputs(texts, self.config)
             return dataset
-        if labels is not None and is_text(labels):
+        is_single = any(column.shape.rank == 0 for column in keras.tree.flatten(texts))
+        if is_single or (labels is not None and is_text(labels)):
             raise InputError(
-                "the data set yields two texts; expected (text, number of its label), or for pairs "
-                "((text, text_pair), number) or ((text, text_pair),)"
+                f"the data set yields {'single texts' if is_single else 'two texts'}; expected "
+                "batches of (texts, numbers of labels) or ((texts, text_pairs), numbers), as "
+                "dataset.batch(32) yields"
             )
-        if any(column.shape.rank == 0 for column in keras.tree.flatten(texts)):
-            raise InputError("the data set yields single texts; batch it: dataset.batch(32)")
         preprocessor = self._text_kind().preprocessor
 
         def encoded(*element):
@@ -439,10 +430,12 @@ def _check_callbacks(callbacks: Any) -> None:
 
 
 def _check_rates(share: Any, rate: Any) -> None:
-    if not (isinstance(share, _NUMBER) and 0 <= share < 1):
-        raise InputError(f"validation_split is {share!r}; expected 0 or more, less than 1")
-    if rate is not None and not (isinstance(rate, _NUMBER) and 0 < rate <= 1):
-        raise InputError(f"learning_rate is {rate!r}; expected a number above 0, up to 1")
+    is_share = isinstance(share, _NUMBER) and 0 <= share < 1
+    if not is_share or not (rate is None or (isinstance(rate, _NUMBER) and 0 < rate <= 1)):
+        raise InputError(
+            f"validation_split is {share!r}, learning_rate {rate!r}; expected a share from 0, less "
+            "than 1, and a rate above 0, up to 1"
+        )
     warn_high_rate(float(rate or 0))
 
 

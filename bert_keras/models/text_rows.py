@@ -15,23 +15,19 @@ from bert_keras.kinds.kind import Kind
 from bert_keras.kinds.words import TaggedWords
 from bert_keras.text.columns import columns_of
 
-NO_TEXTS = "the texts are an empty list; expected at least one"
-
 
 def text_rows(
     model: keras.Model, kind: Kind, x: Any, y: Any = None, weights: Any = None
 ) -> Encoded:
     """Returns the rows of N texts, or columns of texts, with their targets and weights."""
-    columns, labels, weights = columns_of(x), as_list(y), as_list(weights)
+    columns, labels, weights = some_columns(x), as_list(y), as_list(weights)
     num_texts = len(columns[0])
-    if not num_texts:
-        raise InputError(NO_TEXTS)
     for name, each in (("y", labels), ("sample_weight", weights)):
         if each is not None and len(each) != num_texts:
             raise InputError(f"{name} is of length {len(each):,}, the texts of {num_texts:,}")
     if labels is None and kind.needs_labels and not (model.compiled and not model.loss):
-        refuse_pair(columns[0][0])
-        raise InputError("y is None; expected the labels of the texts, as in fit(texts, labels)")
+        found = f"y is None, and a text is {quoted(columns[0][0])}"
+        raise InputError(f"{found}; expected the labels of the texts, as in (texts, labels)")
     rows: Any = kind.encoded(columns, labels)
     if labels is not None:
         targets = rows.label_ids if isinstance(rows, TaggedWords) else rows.targets
@@ -40,6 +36,14 @@ def text_rows(
         return rows
     targets = np.zeros(num_texts) if rows.targets is None else rows.targets
     return dataclasses.replace(rows, targets=targets, weights=np.asarray(weights, np.float32))
+
+
+def some_columns(x: Any) -> tuple[list, ...]:
+    """Returns the columns of texts; raises InputError if they are empty."""
+    columns = columns_of(x)
+    if not columns[0]:
+        raise InputError("the texts are an empty list; expected at least one")
+    return columns
 
 
 def check_loss(model: keras.Model, kind: Kind, targets: np.ndarray) -> None:
@@ -66,25 +70,14 @@ def weights_by_id(kind: Kind, weights: Any) -> dict | None:
     """Returns the weights of labels by their numbers."""
     if not weights:
         return None
-    if not isinstance(weights, dict):
-        raise InputError(f"class_weight is {quoted(weights)}; expected a dict of weights by label")
     return kind.class_weights(weights)
-
-
-def refuse_pair(first: Any) -> None:
-    """Raises InputError if the first item of the texts is a pair of a text and its label."""
-    if isinstance(first, tuple):
-        raise InputError(f"x is a list of pairs such as {quoted(first)}; give (texts, labels)")
 
 
 def as_list(values: Any) -> Any:
     """Returns labels or weights as a list or an array, which can be cut."""
     if values is None or isinstance(values, (list, tuple)):
         return None if values is None else [*values]
-    array = np.asarray(values)
-    if not array.ndim:
-        raise InputError(f"{quoted(values)} is not a list; expected a value for each text")
-    return array
+    return np.asarray(values)
 
 
 def divided(

@@ -189,8 +189,6 @@ def extended(checkpoint: Checkpoint, new_tokens: Sequence[str]) -> Checkpoint:
         raise InputError("the checkpoint has no WordPiece vocabulary, which can be extended")
     known = [token for token in new_tokens if token in vocabulary.ids]
     added = [token for token in new_tokens if token not in vocabulary.ids]
-    if not added or len({*added}) < len(added):
-        raise InputError("expected tokens that the vocabulary does not have, each of them once")
     for token in added:
         # A token that continues a word follows a letter.
         text = f"a{token[2:]}" if token.startswith("##") else token

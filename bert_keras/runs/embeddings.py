@@ -12,7 +12,7 @@ import numpy as np
 from tqdm import tqdm
 
 from bert_keras import files
-from bert_keras.errors import InputError, counted
+from bert_keras.errors import InputError, check_count, counted
 from bert_keras.models.sentence_encoder import BertSentenceEncoder
 
 CHUNK_TEXTS = 512  # texts that are encoded together; a stopped run repeats at most one chunk
@@ -33,6 +33,7 @@ def write_embeddings(
     or a `.parquet` file with the columns `text` and `vector`. `dimensions` are as in
     `BertSentenceEncoder.encode`, and `prompt` is the name of a prompt of the model.
     """
+    check_count("dimensions", dimensions)
     output = Path(output)
     files.check_output(output, suffix=(".npy", ".parquet"))
     files.refuse_existing(output)
@@ -44,8 +45,6 @@ def write_embeddings(
         print(f"skipped {counted(num_blank, 'blank line')} of {texts}", file=sys.stderr)
     encoder = BertSentenceEncoder.from_pretrained(model)
     size = encoder.embedding_size if dimensions is None else dimensions
-    if not 1 <= size <= encoder.embedding_size:
-        raise InputError(f"dimensions is {size}; expected 1 to {encoder.embedding_size}")
     prompt_text = encoder.embedding.prompt(name=prompt)
     arguments = repr((files.file_sha256(texts), encoder.metadata, prompt_text, size))
     hashed = hashlib.sha256(arguments.encode())

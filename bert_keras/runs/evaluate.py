@@ -4,6 +4,7 @@ import sys
 from collections.abc import Sequence
 from typing import Any
 
+from bert_keras.checkpoints.checkpoint import present
 from bert_keras.data.encoded import say_cut
 from bert_keras.downstream.batches import Predictor
 from bert_keras.downstream.catalog import ZERO_SHOT
@@ -15,11 +16,12 @@ from bert_keras.downstream.minimal_pairs import (
 )
 from bert_keras.downstream.table import is_tfds
 from bert_keras.downstream.task import Task
-from bert_keras.errors import InputError, print_field, suggest_keyword_names
+from bert_keras.errors import print_field, suggest_keyword_names
 from bert_keras.files import StrPath, check_exists, check_output
 from bert_keras.models.loading import load_model
 from bert_keras.models.pretrained import Pretrained
 from bert_keras.reports.evaluation import evaluation_page
+from bert_keras.runs.distillation import check_fit
 from bert_keras.runs.settings import Changes, task_examples, with_changes
 
 
@@ -89,15 +91,15 @@ def predict_examples(
         check_exists(data, expected="data to read")
     loaded = model if isinstance(model, Pretrained) else load_model(model)
     source = "the model" if isinstance(model, Pretrained) else model
-    metadata, tokenizer = loaded.metadata, loaded.tokenizer
-    if metadata is None or tokenizer is None:
-        raise InputError(f"{source} has no vocabulary; add vocab.txt or set model.tokenizer")
+    tokenizer = present(loaded.tokenizer, source=source)
+    metadata = loaded.stored_metadata(tokenizer)
     task, examples = task_examples(metadata, data, source=source, **options)
     if is_scored:
         task.check_labels(examples)
     pooling, embedding = getattr(task, "pooling", ()), getattr(loaded, "embedding", None)
-    if pooling and embedding is not None and pooling != embedding.pooling:
-        raise InputError(f"{source} has other pooling; use pooling={','.join(embedding.pooling)}")
+    if pooling and embedding is not None:
+        needed = {"pooling": (embedding.pooling, pooling)}
+        check_fit(needed, source=source, remedy="leave pooling out, or set the model's")
     encoded = task.encode_to_score(examples, tokenizer)
     say_cut(encoded, max_length=task.max_length)
     outputs, _ = Predictor(loaded)(encoded)

@@ -71,13 +71,14 @@ def export(  # noqa: PLR0913 - public; each argument is optional
     export("films", "saved_models/films/1")
     ```
     """
-    if variant is None:
-        if data is not None or task is not None or changes or max_score_drop != MAX_SCORE_DROP:
-            raise InputError("data, task, changes and max_score_drop need a variant to score")
-    else:
+    is_scored = data is not None or task is not None or changes or max_score_drop != MAX_SCORE_DROP
+    if (data is None) if variant else is_scored:
+        raise InputError(
+            "a variant needs data, labelled examples to score it; only a variant takes data, task, "
+            "changes and max_score_drop"
+        )
+    if variant is not None:
         check_name(variant, SAVED_MODELS, what="variant")
-        if data is None:
-            raise InputError(f"the variant {variant} needs data, labelled examples to score it")
     options = {"max_length": max_length, "num_texts": num_texts}
     if isinstance(model, Pretrained):
         plan = plan_of_model(model, path, tokenizer=tokenizer, labels=labels, **options)

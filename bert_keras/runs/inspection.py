@@ -10,7 +10,7 @@ from keras import ops
 
 from bert_keras.checkpoints.formats import open_text_checkpoint
 from bert_keras.config import ModelMetadata
-from bert_keras.errors import InputError
+from bert_keras.errors import InputError, counted
 from bert_keras.files import StrPath, check_output, write_text
 from bert_keras.kinds.kind import softmax
 from bert_keras.models.encoder import BertEncoder
@@ -60,14 +60,12 @@ def _inputs(
     texts: Sequence[str], tokenizer: TextTokenizer, *, metadata: ModelMetadata
 ) -> dict[str, np.ndarray]:
     """Packs a text or a pair, which may contain [MASK], into int32 arrays [1, T]."""
-    if len(texts) not in (1, 2):
-        raise InputError(f"received {len(texts)} texts; expected one text or a pair")
     vocabulary, ids = tokenizer.vocabulary, ids_with_masks(texts, tokenizer)
     limit = min(MAX_TOKENS, metadata.max_length)
-    length = sum(map(len, ids)) + vocabulary.num_specials(len(texts))
-    if not all(ids) or length > limit:
-        found = f"the text has {length} tokens with [CLS] and [SEP]"
-        raise InputError(f"{found}; expected words and at most {limit} tokens")
+    most = limit - vocabulary.num_specials(len(texts))
+    if len(texts) not in (1, 2) or not all(ids) or sum(map(len, ids)) > most:
+        found = f"{counted(len(texts), 'text')} of {' and '.join(str(len(n)) for n in ids)} tokens"
+        raise InputError(f"received {found}; expected words, 1 or 2 texts, {most} tokens at most")
     return pack(*([each] for each in ids), vocabulary=vocabulary, max_length=limit)
 
 

@@ -11,10 +11,10 @@ from typing import Any
 from bert_keras.errors import InputError, listed, print_field
 from bert_keras.files import (
     StrPath,
-    check_no_file,
-    check_parent,
+    check_folder,
     json_object,
     locked_folder,
+    refuse_existing,
     write_json,
 )
 
@@ -66,11 +66,10 @@ def claimed_output(output: StrPath, settings: Mapping[str, Any]) -> Iterator[Pat
 def check_run(output: StrPath, known: Mapping[str, Any] | None = None) -> None:
     """Checks that a run, with the `known` of its settings, may start or continue in a folder."""
     output = Path(output)
-    check_no_file(output)
+    check_folder(output)
     names = _names(output) if output.exists() else set()
     if names and RECIPE not in names:
-        raise InputError(f"{output} exists and is not a run; choose a new or empty output folder")
-    check_parent(output)
+        refuse_existing(output)
     if known and names - {RECIPE}:
         _check_same(output, known)
 

@@ -15,7 +15,7 @@ from bert_keras.data.masking import Masker
 from bert_keras.data.objectives import DynamicMasking
 from bert_keras.data.record_file import common_schema, record_files
 from bert_keras.data.records import PLAIN_IDS, Records
-from bert_keras.errors import InputError
+from bert_keras.errors import InputError, check_unused
 from bert_keras.families import preset
 from bert_keras.files import StrPath, file_sha256, json_object
 from bert_keras.models.replaced_tokens import generator_size
@@ -109,9 +109,9 @@ class PretrainInputs:
     def _masking(self) -> DynamicMasking | None:
         recipe, is_masked = self.recipe, bool(self.schema.max_predictions)
         if is_masked or not self.task.examples.reads_masks:
-            if changes := recipe.masking_changes():
-                expected = f"an objective that masks tokens and records of {PLAIN_IDS}"
-                raise InputError(f"{', '.join(changes)} has no effect; expected {expected}")
+            reason = f"without an objective that masks tokens and records of {PLAIN_IDS}"
+            names = ("mask_rate", "mask_unit", "max_ngram", "replacement")
+            check_unused(recipe, *names, reason=reason)
             return None
         if recipe.mask_unit == "word" and self.vocabulary.specials.word_start == BYTE_SPACE:
             remedy = "write records with bert-tfrecords build --mask-unit word"

@@ -107,11 +107,6 @@ class PretrainRecipe:
             **replacement_shares(self.replacement),
         )
 
-    def masking_changes(self) -> list[str]:
-        """Returns the names of the masking fields that differ from their default value."""
-        names = ("mask_rate", "mask_unit", "max_ngram", "replacement")
-        return [name for name in names if getattr(self, name) != getattr(PretrainRecipe, name)]
-
 
 @document_fields
 @dataclass(frozen=True, kw_only=True)

@@ -22,7 +22,7 @@ from bert_keras.downstream.table import is_tfds
 from bert_keras.downstream.task import Task, examples_file
 from bert_keras.errors import InputError, check_name, counted, listed, print_field
 from bert_keras.fields import help_texts
-from bert_keras.files import StrPath, file_sha256
+from bert_keras.files import StrPath, check_exists, file_sha256
 from bert_keras.runs.distillation import Distillation
 from bert_keras.runs.recipes import FINETUNE, PRETRAIN, FinetuneRecipe, PretrainRecipe
 
@@ -270,6 +270,8 @@ def variant_examples(
 
 def check_examples(read: Callable, model: str, data: str, **settings: Any) -> None:
     """Reads the examples of a command with `read` before TensorFlow loads, unless this needs it."""
+    if not is_tfds(data):
+        check_exists(data, expected="a file or a folder")
     folder = located(model)
     if is_tfds(data) or settings["task"] in ZERO_SHOT or detect_format(folder) is not native:
         return

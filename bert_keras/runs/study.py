@@ -9,8 +9,7 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 
 from bert_keras.distribution.strategy import check_one_machine
-from bert_keras.errors import InputError
-from bert_keras.files import StrPath, write_json
+from bert_keras.files import StrPath, refuse_existing, write_json
 from bert_keras.reports.page import Report, Section, Table, shown
 from bert_keras.runs.outcome import RECIPE
 from bert_keras.runs.recipes import FinetuneRecipe
@@ -36,13 +35,13 @@ def study(
     check_one_machine()
     output = Path(output)
     if (output / RECIPE).exists():
-        raise InputError(f"{output} contains a single run; choose another folder for a study")
+        refuse_existing(output)  # a single run
     planned = [
         dataclasses.replace(recipe, learning_rate=rate, seed=seed)
         for rate in dict.fromkeys(learning_rates)
         for seed in range(1, seeds + 1)
     ]
-    runs, summary = [], ""
+    runs, summary, diverged = [], "", None
     for number, each in enumerate(planned, start=1):
         folder = f"lr-{each.learning_rate:g}/seed-{each.seed}"
         print(f"run {number} of {len(planned)}: {folder}", file=sys.stderr, flush=True)
@@ -50,14 +49,13 @@ def study(
         try:
             scores = run(each, output / folder)
         except DivergedError as error:
-            reason = error.reason
+            diverged, reason = error, error.reason
         values = {"learning_rate": each.learning_rate, "seed": each.seed}
         runs.append({"folder": folder, **values, "scores": scores, "diverged": reason})
         if any(one["scores"] for one in runs):
             summary = _write(output, runs, metric=metric, num_planned=len(planned))
-    if not summary:
-        reason = runs[-1]["diverged"]
-        raise InputError(f"every run has diverged, the last because {reason}; lower learning_rate")
+    if diverged is not None and not summary:  # every run has diverged
+        raise diverged
     return summary
 
 

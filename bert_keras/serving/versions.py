@@ -22,11 +22,12 @@ def chosen_versions(model_folder: StrPath, numbers: Sequence[int] = ()) -> dict[
     folder = Path(model_folder)
     check_exists(folder, expected="saved_models/NAME of an export")
     chosen = _selected(folder, numbers) if folder.is_dir() else {}
-    if missing := sorted({*numbers} - chosen.keys()):
-        raise InputError(f"{folder} does not contain version {', '.join(map(str, missing))}")
-    if not chosen:
-        parent = folder.parent if is_version(folder.name) else "saved_models/NAME of an export"
-        raise InputError(f"{folder} contains no version folder (1, 2, ...); give {parent}")
+    missing = sorted({*numbers} - chosen.keys())
+    if missing or not chosen:
+        expected = "saved_models/NAME of an export that does"
+        parent = folder.parent if is_version(folder.name) else expected
+        wanted = ", ".join(map(str, missing)) or "folder (1, 2, ...)"
+        raise InputError(f"{folder} contains no version {wanted}; give {parent}")
     return chosen
 
 

@@ -91,11 +91,7 @@ class Vocabulary:
     @classmethod
     def from_file(cls, path: str | os.PathLike) -> "Vocabulary":
         """Reads a `vocab.txt` in UTF-8; the id of a token is its line number, counted from 0."""
-        tokens = tuple(text_lines(path))
-        try:
-            return cls(tokens)
-        except InputError as error:
-            raise InputError(f"{path}: {error}") from error
+        return cls(tuple(text_lines(path)))
 
     def save(self, path: str | os.PathLike) -> None:
         """Writes a `vocab.txt` that `from_file` reads."""

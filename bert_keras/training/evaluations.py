@@ -12,7 +12,7 @@ from bert_keras.checkpoints.tensors import named_weights
 from bert_keras.distribution.strategy import is_chief
 from bert_keras.errors import InputError
 from bert_keras.files import write_text
-from bert_keras.training.states import write_arrays
+from bert_keras.training.states import unusable, write_arrays
 
 HISTORY, BEST = "evaluations.json", "best.npz"
 Evaluate = Callable[[], Mapping[str, float]]
@@ -60,7 +60,7 @@ class Evaluations(keras.callbacks.Callback):
         """Removes the evaluations after a saved step, because a resumed run repeats them."""
         self.history = [scores for scores in self.history if scores["step"] <= step]
         if len(self.history) < num_epochs:
-            raise _missing(self.folder / HISTORY)
+            raise unusable(self.folder / HISTORY, "is missing or incomplete")
 
     def on_epoch_end(self, epoch: int, logs: dict):  # Keras always passes logs
         scores, step = dict(self.evaluate()), int(self.model.optimizer.iterations.numpy())
@@ -84,14 +84,10 @@ class Evaluations(keras.callbacks.Callback):
     def restore_best(self, model: keras.Model) -> None:
         """Loads the best weights into a model; raises InputError if they are missing."""
         if not (self.folder / BEST).is_file():
-            raise _missing(self.folder / BEST)
+            raise unusable(self.folder / BEST, "is missing or incomplete")
         with np.load(self.folder / BEST) as arrays:
             for name, weight in named_weights(model).items():
                 weight.assign(arrays[name])
-
-
-def _missing(path: Path) -> InputError:
-    return InputError(f"{path} is missing or incomplete; to train again, choose another folder")
 
 
 def rank(score: float) -> float:

@@ -77,12 +77,12 @@ class TrainingCheckpoints(keras.callbacks.Callback):
                 has_names = {*arrays.files} == {*self.variables, "lowest_loss"}
                 for name, variable in self.variables.items():
                     if not has_names or (value := arrays[name]).shape != tuple(variable.shape):
-                        raise _unusable(path, "has other weights than the model of this run")
+                        raise unusable(path, "has other weights than the model of this run")
                     variable.assign(value)
                 self.lowest_loss = float(arrays["lowest_loss"])
             return self.step
         if steps:
-            raise _unusable(self.folder, "has no state that can be read")
+            raise unusable(self.folder, "has no state that can be read")
         return self.step
 
     @property
@@ -140,7 +140,8 @@ class TrainingCheckpoints(keras.callbacks.Callback):
         raise SystemExit(128 + signal.SIGTERM)
 
 
-def _unusable(path: Path, reason: str) -> InputError:
+def unusable(path: Path, reason: str) -> InputError:
+    """Returns the error of a file or folder of a run that cannot be continued."""
     return InputError(f"{path} {reason}; choose another output folder to train anew")
 
 

@@ -55,7 +55,9 @@ def mistakes(parser: argparse.ArgumentParser, right: list[str]):
         flag = (action.option_strings or [""])[-1]
         if action.type in (int, float):
             yield from (([*right, flag, value], "no number") for value in ("many", "1e", ""))
-        elif flag and action.metavar not in ("FILE", "ZIP") and action.type not in (None, str):
+        elif (
+            action.metavar not in ("DIR", "FILE", "ZIP") and flag and action.type not in (None, str)
+        ):
             yield [*right, flag, "nonee"], "an unknown name"
         if len(flag) > 4:
             yield [*right, flag[:-1] + "_", "1"], "a misspelt flag"

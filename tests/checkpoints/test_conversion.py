@@ -153,8 +153,7 @@ def test_impossible_new_tokens_are_refused(vocabulary_of):
     for token in ("new york", "", "New", "a-b", "##"):  # not in texts after tokenization
         with pytest.raises(InputError, match=repr(token)):
             extended(original, [token])
-    for tokens in (["xy", "xy"], ["a", "##b"]):  # twice, and known
-        with pytest.raises(InputError):
-            extended(original, tokens)
+    with pytest.raises(InputError, match="xy"):
+        extended(original, ["xy", "xy"])
     with pytest.raises(InputError, match="WordPiece"):
         extended(random_checkpoint("BertEncoder", vocabulary=vocabulary_of("roberta")), ["cab"])

@@ -90,16 +90,14 @@ def test_one_of_several_checkpoints_must_be_named(copy):
 def test_missing_and_damaged_files_are_refused(copy):
     index, data = (copy / f"bert_model.ckpt{ending}" for ending in (INDEX, DATA))
     contents = {path: path.read_bytes() for path in (index, data)}
-    pointer = b"version https://git-lfs.github.com/spec/v1\noid sha256:0\nsize 9\n"
     damaged = {
-        data: (None, pointer, contents[data][:10], b"\0" + contents[data][1:]),
-        index: (contents[index][:2000], b"", pointer),
+        data: (None, contents[data][:10], b"\0" + contents[data][1:]),
+        index: (contents[index][:2000], b""),
     }
     for path in damaged:
         for content in damaged[path]:
             path.unlink() if content is None else path.write_bytes(content)
-            named = "git lfs" if content == pointer else path.suffix[:5]
-            with pytest.raises(InputError, match=named):
+            with pytest.raises(InputError, match=path.suffix[:5]):
                 load_model(copy)
             path.write_bytes(contents[path])
     assert load_model(copy)  # an error leaves nothing behind

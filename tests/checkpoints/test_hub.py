@@ -31,8 +31,8 @@ for name in sys.argv[1:]:
     sys.modules["torch"] = sys if "TORCH" in os.environ else None
     try:
         print(*() if "=" in name else [downloaded(name)])
-    except ValueError as error:
-        print(error)
+    except Exception as error:
+        print(*str(error).split())
 """
 
 

@@ -306,10 +306,9 @@ def test_weights_that_are_not_of_the_model_are_refused(copy, name, added, remove
 def test_damaged_folders_are_refused(copy):
     folder = copy("encoder")
     weights = folder / "model.safetensors"
-    for text in ("x", "version https://git-lfs.github.com"):
-        weights.write_text(text)
-        with pytest.raises(InputError, match="git lfs" if "git" in text else "damaged"):
-            open_checkpoint(folder)
+    weights.write_text("version https://git-lfs.github.com")
+    with pytest.raises(InputError, match="git lfs"):
+        open_checkpoint(folder)
     weights.unlink()
     with pytest.raises(InputError, match=r"model\.safetensors"):
         open_checkpoint(folder)

@@ -91,6 +91,7 @@ def test_xla_compiles_the_whole_step(monkeypatch, recwarn):
     # Otherwise Keras warns and does not use XLA.
     monkeypatch.setattr(config, "is_op_determinism_enabled", lambda: False)
     assert_same(trained(ONE, parts=2, jit_compile=True), alone())
+    assert_same(trained(ONE, changes=MODERN, jit_compile=True), trained(ONE, changes=MODERN))
     assert not [each for each in recwarn if "jit_compile" in str(each.message)]
 
 

@@ -50,7 +50,6 @@ def test_values_of_each_format(tmp_path, name, text, expected):
         ("a.csv", "t l\na b\n", "'t l'"),
         ("a.csv", b"PK\x03\x04\x14\0\x06\xe9\n", "a.csv"),
         ("a.csv", "t,l\n\uc88b\ub2e4,1\n".encode("cp949"), "a.csv, line 2 .* CP949"),
-        ("a.jsonl", "[1]\n", "a.jsonl, line 1"),
         ("a.jsonl", '\n{"t": {"x": 1}}\n', "line 2 has no column 't', only 't.x'"),
         ("a.json", '{"t": "a"}', "a.json, item 1"),
     ],

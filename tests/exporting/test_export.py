@@ -118,7 +118,7 @@ def test_models_that_cannot_be_exported_are_refused(model, tmp_path):
         with pytest.raises(error, match=found):
             export(source, tmp_path / "name" / "1", **arguments)
 
-    refused(BertEncoder(CONFIG), "tokenizer=")
+    refused(BertEncoder(CONFIG), "tokenizer")
     refused(model, "data", data="dev.tsv")
     refused(model, "labels", labels=["no"])
     refused(model, "3", num_texts=3)
@@ -127,7 +127,7 @@ def test_models_that_cannot_be_exported_are_refused(model, tmp_path):
     refused(model, "19", tokenizer=other)
     with pytest.raises(InputError, match="version number"):
         model.export(tmp_path / "name")
-    refused(BertEncoder(CONFIG), "num_texts", tokenizer=TOKENIZER, num_texts=1)
+    refused(BertEncoder(CONFIG), "num_texts", TypeError, tokenizer=TOKENIZER, num_texts=1)
     mixed = BertClassifier(CONFIG, num_labels=2, dtype="mixed_bfloat16")
     refused(mixed, "bfloat16", tokenizer=TOKENIZER)
     tagger = BertFeatureTagger(CONFIG, num_labels=2, layers="last", lstm_units=2)

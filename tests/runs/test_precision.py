@@ -8,7 +8,6 @@ import pytest
 from bert_keras import BertPretrainer
 from bert_keras.checkpoints.formats import open_checkpoint
 from bert_keras.cli import main
-from bert_keras.distribution import numerics
 from bert_keras.families import preset
 from bert_keras.text.tokenizer import WordPieceTokenizer
 from bert_keras.text.vocab import Vocabulary
@@ -30,12 +29,9 @@ def start(records, tmp_path):  # noqa: F811
 
 
 @pytest.mark.slow
-def test_all_precisions_end_with_similar_losses(records, start, tmp_path, monkeypatch, capsys):  # noqa: F811
-    (tmp_path / "cpuinfo").write_text("flags : avx512_bf16")
-    monkeypatch.setattr(numerics, "PROCESSORS", tmp_path / "cpuinfo")
-    monkeypatch.setattr(numerics, "PROCESSOR_SIZE", 16)
+def test_all_precisions_end_with_similar_losses(records, start, tmp_path):  # noqa: F811
     scores, before = {}, keras.config.dtype_policy()
-    for precision in ("float32", "bfloat16", "float16", "auto"):
+    for precision in ("float32", "bfloat16", "float16"):
         output = tmp_path / precision
         command = f"pretrain demo --records {records} --from {start} --output {output}"
         more = ["--precision", precision, "--set", *SETTINGS, "gradient_checkpointing=true"]
@@ -46,8 +42,6 @@ def test_all_precisions_end_with_similar_losses(records, start, tmp_path, monkey
         scores[precision] = json.loads((output / "scores.json").read_text())
         tensors = open_checkpoint(output / "model").tensors.values()
         assert {tensor.read().dtype.name for tensor in tensors} == {"float32"}
-    assert capsys.readouterr().out.count("precision   mixed_bfloat16; --precision float32") == 1
-    assert scores.pop("auto") == scores["bfloat16"]
     losses = [each["held_out_masked_lm_loss"] for each in scores.values()]
     assert losses[0] < 1.2 * scores["float32"]["unigram_masked_lm_loss"]  # from log(200) or more
     assert losses == pytest.approx(3 * losses[:1], abs=0.01)

@@ -1,14 +1,8 @@
-import math
-
 import pytest
-from tensorflow.python.framework import config
 
 from bert_keras.errors import InputError
-from bert_keras.runs.pretrain import compiled_pretrainer
-from bert_keras.runs.pretrain_inputs import PretrainInputs
 from bert_keras.runs.recipes import PRETRAIN
 from bert_keras.runs.settings import named_recipe, pretrain_settings, task_recipes
-from tests.runs.test_runs import records  # noqa: F401
 
 IMPOSSIBLE = {
     "demo": "step=3 num_steps num_steps=many num_steps=0 num_steps=110 learning_rate=inf beta_2=1 "
@@ -58,17 +52,3 @@ def test_recipes_of_tasks():
     for other in ({"num_epochs": True}, {"num_epochs": 1.5}, {"seed": None}):
         with pytest.raises(InputError):
             named_recipe(task_recipes("mrpc"), "paper", changes=other)
-
-
-@pytest.mark.slow
-def test_xla_compiles_the_step_of_a_recipe_for_a_gpu(records, monkeypatch):  # noqa: F811
-    # The tests compute deterministically, and then Keras does not use XLA.
-    monkeypatch.setattr(config, "is_op_determinism_enabled", lambda: False)
-    changes = ["size=modern-tiny", "batch_size=32", "num_steps=2", "num_warmup_steps=1"]
-    recipe = named_recipe(PRETRAIN, "gpu-day", changes=changes)
-    inputs = PretrainInputs(recipe, records=records)
-    model = compiled_pretrainer(inputs)
-    model.jit_compile = True  # as Keras does on a GPU
-    fitted = model.fit(inputs.training_batches(), steps_per_epoch=2, shuffle=False, verbose=0)
-    assert math.isfinite(fitted.history["loss"][0]) and model.optimizer.skipped == 0
-    assert model.optimizer.iterations == 2

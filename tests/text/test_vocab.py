@@ -29,10 +29,10 @@ def test_ids_are_line_numbers(tmp_path):
         (b"[PAD]\n\xff\n", "line 2 is not UTF-8"),
     ],
 )
-def test_unusable_files_are_named(tmp_path, content, message):
+def test_unusable_files_are_refused(tmp_path, content, message):
     path = tmp_path / "vocab.txt"
     path.write_bytes(content)
-    with pytest.raises(InputError, match=f"^{path}.*{message}"):
+    with pytest.raises(InputError, match=message):
         Vocabulary.from_file(path)
 
 

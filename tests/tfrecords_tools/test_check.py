@@ -124,7 +124,7 @@ def restate(folder, old, new):
         (lambda f: (f / SECOND).rename(f / "c.tfrecord"), "c.tfrecord"),
         (lambda f: shutil.copy(f / FIRST, f / "c.tfrecord"), "c.tfrecord"),
         (lambda f: (f / SECOND).unlink(), SECOND),
-        (lambda f: restate(f, b'"sha256": "', b'"sha256": "0'), "another vocabulary"),
+        (lambda f: restate(f, b'\n    "sha256": "', b'\n    "sha256": "0'), "vocabulary"),
         (lambda f: restate(f, b'"format": 2', b'"format": 3'), "format 2"),
     ],
 )

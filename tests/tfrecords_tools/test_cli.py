@@ -66,7 +66,7 @@ BUILD = "build one.txt --vocab vocab.txt --output new"
         ("build one.txt --vocab none.txt --output new", "none.txt does not exist"),
         ("build one.txt --vocab vocab.txt --output full", "full exists already"),
         ("build one.txt --vocab vocab.txt --output gs://b/new", "is not on this machine"),
-        ("build one.txt --vocab vocab.txt --output .", "cannot be replaced"),
+        ("build one.txt --vocab vocab.txt --output .", "exists already"),
         (f"{BUILD} --max-length {10**11}", "max_length is 100000000000"),
         (f"{BUILD} --compat google --shards 999", "999 shards"),
         ("build one.jsonl --vocab vocab.txt --output new --compat google", "one.jsonl is jsonl"),

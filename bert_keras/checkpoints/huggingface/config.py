@@ -115,10 +115,7 @@ def read_architecture(values: Mapping[str, Any], family: Family, *, ignore: Coll
     name = str(next(iter(values.get("architectures") or [""])))
     models = {name: model for model, name in transformers_classes(family).items()}
     models |= {"": "", f"{family.class_prefix}{NEXT_SENTENCE}": ""}
-    if name not in models:
-        raise InputError(
-            f"{CONFIG} names the class {name}; known: {', '.join(filter(None, models))}"
-        )
+    check_name(name, models, what=f"class of {family.kind} for the architectures of {CONFIG}")
     if values.get("auto_map"):
         problem = f"{CONFIG} has an auto_map, which names code that bert-keras never runs"
         note_if_ignored("auto_map", problem, ignore=ignore)

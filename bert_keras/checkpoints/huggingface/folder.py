@@ -15,6 +15,7 @@ import numpy as np
 from bert_keras.checkpoints.checkpoint import (
     EXTRA_KEY,
     Checkpoint,
+    cannot_store,
     name_table,
     our_tensors,
     their_tensors,
@@ -25,7 +26,6 @@ from bert_keras.checkpoints.huggingface.tokenizer import read_tokenizer, write_t
 from bert_keras.checkpoints.tensors import (
     StoredTensor,
     of_array,
-    refuse_lfs_pointer,
     stored_tensors,
     write_tensors,
 )
@@ -101,20 +101,16 @@ def write(checkpoint: Checkpoint, folder: Path) -> tuple[str, ...]:
     config, model = metadata.config, metadata.model
     family = family_of(config, vocabulary)
     if family is None or model not in config_file.transformers_classes(family):
-        raise InputError(
-            f"huggingface cannot store this {model}{f' of {family.kind}' if family else ''}; write "
-            'only the encoder: model="BertEncoder" (--model-class BertEncoder)'
-        )
+        what = f"this {model}{f' of {family.kind}' if family else ''}"
+        raise cannot_store(what, format="huggingface")
     is_bare = model == "BertEncoder"
     table = weight_names(family, model, config, is_bare=is_bare)
     tensors = their_tensors(
         checkpoint.tensors, table, is_transposed=is_transposed, format="huggingface"
     )
-    padding = family.fixed_values.get("pad_token_id")
-    if vocabulary is not None and padding not in (None, vocabulary.pad_id):
-        raise InputError(
-            f"the padding has the id {vocabulary.pad_id}; expected {padding} for {family.kind}"
-        )
+    if vocabulary is not None and (padding := family.fixed_values.get("pad_token_id")) is not None:
+        found, expected = {"pad_token_id": vocabulary.pad_id}, {"pad_token_id": padding}
+        config_file.check_fixed(found, expected, file=f"the {config_file.CONFIG} of {family.kind}")
     config_file.write_config(metadata, folder, family=family, vocabulary=vocabulary)
     if vocabulary is not None:
         notes += write_tokenizer(metadata, vocabulary, folder)
@@ -181,9 +177,7 @@ def _model_of(
 
 def stored_weights(folder: Path) -> dict[str, StoredTensor]:
     """Returns the arrays of a folder under their names in the file."""
-    file = next((file for file in FILES if (folder / file).is_file()), "")
-    if not file:
-        raise InputError(f"{folder} has no {SAFETENSORS}; save it again with transformers")
+    file = next((file for file in FILES if (folder / file).is_file()), SAFETENSORS)
     shards = [file]
     if file.endswith(INDEX):
         shards = sorted({*json_object(folder / file)["weight_map"].values()})
@@ -195,7 +189,6 @@ def stored_weights(folder: Path) -> dict[str, StoredTensor]:
 
 def _torch_tensors(path: Path) -> dict[str, StoredTensor]:
     """Reads a pytorch_model.bin without running pickled code."""
-    refuse_lfs_pointer(path)
     try:
         import torch
 
@@ -203,7 +196,8 @@ def _torch_tensors(path: Path) -> dict[str, StoredTensor]:
         arrays = {name: tensor.detach().float().numpy() for name, tensor in tensors.items()}
     except (ImportError, pickle.UnpicklingError, RuntimeError, EOFError, AttributeError) as error:
         raise InputError(
-            f"{path} cannot be read: pip install torch, or save it again as {SAFETENSORS}"
+            f"{path} cannot be read: pip install torch, save it again as {SAFETENSORS}, or, in a "
+            "clone, git lfs pull"
         ) from error
     return {name: of_array(a.shape, lambda a=a: a) for name, a in arrays.items()}
 

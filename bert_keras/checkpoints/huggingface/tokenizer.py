@@ -20,10 +20,9 @@ from tokenizers.pre_tokenizers import BertPreTokenizer
 from tokenizers.processors import TemplateProcessing
 
 from bert_keras.checkpoints.huggingface.config import check_fixed, note_if_ignored
-from bert_keras.checkpoints.tensors import refuse_lfs_pointer
 from bert_keras.config import ModelMetadata
 from bert_keras.errors import InputError, listed
-from bert_keras.files import json_object, write_json
+from bert_keras.files import existing_file, json_object, write_json
 from bert_keras.text import fast_tokenizer
 from bert_keras.text.tokenizer import MAX_WORD_CHARACTERS, normalizer
 from bert_keras.text.vocab import SPECIAL_TOKENS, Vocabulary, in_order_of_ids, seems_lowercase
@@ -70,11 +69,9 @@ def read_tokenizer(
             problems.append(("add_prefix_space", problem))
     elif (vocabulary := _vocabulary(folder, tokenizer)) is not None:
         normalizer_values = tokenizer.get("normalizer") or {}
-        stated = {settings.get("do_lower_case"), normalizer_values.get("lowercase")}
-        if len(stated - {None}) > 1:
-            raise InputError(
-                f"do_lower_case of {SETTINGS} and lowercase of {TOKENIZER} differ; correct one"
-            )
+        stated = {settings.get("do_lower_case"), used := normalizer_values.get("lowercase")}
+        if used is not None:
+            check_fixed(settings, {"do_lower_case": used}, file=f"{SETTINGS}, unlike {TOKENIZER}")
         lowercase = bool(next(iter(stated - {None}), seems_lowercase(vocabulary)))
         problems = [*_wordpiece_problems(settings, tokenizer, tokenizer_class, lowercase)]
     else:
@@ -107,10 +104,7 @@ def read_rules(folder: Path, settings: Mapping[str, Any]) -> str | None:
     files = [(folder / name).is_file() for name in (TOKENS, MERGES, VOCABULARY)]
     if any(files[:2]) and not files[2]:
         in_order_of_ids(json_object(folder / TOKENS), file=TOKENS)
-        try:
-            model = BPE.from_file(str(folder / TOKENS), str(folder / MERGES))
-        except Exception as error:  # the library raises plain Exception
-            raise InputError(f"{TOKENS} or {MERGES} is missing or damaged ({error})") from error
+        model = BPE.from_file(str(folder / TOKENS), str(existing_file(folder / MERGES)))
         prefixed = settings.get("add_prefix_space", False)
         return fast_tokenizer.byte_pair_rules(model, prefixed=prefixed)
     return None
@@ -123,7 +117,6 @@ def sentencepiece_model(path: Path):
 
     # The type checker does not find the class, which protobuf creates on import.
     model = protobuf.ModelProto()  # pyright: ignore[reportAttributeAccessIssue]
-    refuse_lfs_pointer(path)
     try:
         model.ParseFromString(path.read_bytes())
         is_unigram = model.trainer_spec.model_type == UNIGRAM
@@ -131,7 +124,10 @@ def sentencepiece_model(path: Path):
     except DecodeError:
         is_valid = False
     if not is_valid:
-        raise InputError(f"{path.name} is damaged or not a Unigram model; copy it again")
+        raise InputError(
+            f"{path.name} is damaged or not a Unigram model; copy it again, in "
+            "a clone by git lfs pull"
+        )
     return model
 
 
@@ -141,10 +137,8 @@ def _vocabulary(folder: Path, tokenizer: Mapping[str, Any]) -> Vocabulary | None
     if not tokenizer:
         return vocabulary
     model = tokenizer.get("model") or {}
-    kind = model.get("type", "WordPiece")
-    if kind != "WordPiece":
-        raise InputError(f"{TOKENIZER} has a {kind} tokenizer; {fast_tokenizer.SUPPORTED}")
-    check_fixed(model, {"continuing_subword_prefix": "##"}, file=TOKENIZER)
+    fixed = {"type": "WordPiece", "continuing_subword_prefix": "##"}
+    check_fixed(model, fixed, file=TOKENIZER)
     tokens = in_order_of_ids(model["vocab"], file=TOKENIZER)
     if vocabulary is not None and vocabulary.tokens != tokens:
         raise InputError(f"{VOCABULARY} and {TOKENIZER} have different tokens; remove one")

@@ -9,9 +9,8 @@ from typing import ClassVar
 import numpy as np
 
 from bert_keras.downstream.korean.texts import TEST_AS_DEV, klue_files
-from bert_keras.downstream.ner.task import NerTask, Sentences, Tags, entity_counts
+from bert_keras.downstream.ner.task import NerTask, Sentences, Tags, entity_counts, wrong_line
 from bert_keras.downstream.task import FileNames, Outputs, Scores, fixed
-from bert_keras.errors import InputError, quoted
 from bert_keras.files import StrPath, text_lines
 from bert_keras.kinds.words import (
     OUTSIDE,
@@ -57,7 +56,7 @@ class NaverNerTask(NerTask):
             tags = tuple(_REVERSED_TAG.sub(r"\2-\1", tag) for tag in chain(*columns))
             if len(columns) != 1 or len(words) != len(tags) or not {*tags} <= {*self.labels}:
                 expected = "words, a tab, and for each word O, TYPE-B or TYPE-I"
-                raise InputError(f"{path}, line {line} is {quoted(text)}; expected {expected}")
+                raise wrong_line(path, line, text, expected=expected)
             sentences.append(Sentence(tuple(words), tags, 0, line))
         return sentences
 
@@ -94,7 +93,7 @@ class KlueNerTask(NerTask):
                 character, _, tag = text.partition("\t")
                 if len(character) != 1 or tag not in self.labels:
                     expected = f"a character, a tab and one of {', '.join(self.labels)}"
-                    raise InputError(f"{path}, line {line} is {quoted(text)}; expected {expected}")
+                    raise wrong_line(path, line, text, expected=expected)
                 rows.append((character, tag))
             elif rows and not text.startswith("##"):
                 characters, tags = zip(*rows, strict=True)

@@ -13,8 +13,8 @@ from typing import ClassVar, Self
 import numpy as np
 
 from bert_keras.downstream.table import is_tfds, tfds_rows
-from bert_keras.downstream.task import FileNames, Outputs, Scores, Task, fixed
-from bert_keras.errors import InputError, check_choice, check_least, counted
+from bert_keras.downstream.task import FileNames, Outputs, Scores, Task, fixed, needs_labels
+from bert_keras.errors import InputError, check_choice, check_least, counted, quoted
 from bert_keras.fields import setting
 from bert_keras.files import StrPath, atomic_file, text_lines
 from bert_keras.kinds.tagger import word_logits, word_losses
@@ -35,6 +35,11 @@ Sentences = Sequence[Sentence]
 Tags = Sequence[str]  # the predicted tags of a sentence
 
 
+def wrong_line(path: StrPath, line: int, text: str, *, expected: str) -> InputError:
+    """Returns the error of a line that is not what was expected."""
+    return InputError(f"{path}, line {line} is {quoted(text)}; expected {expected}")
+
+
 def read_conll(path: StrPath, *, has_entities: bool = True) -> list[Sentence]:
     """Reads the sentences of a file in CoNLL format.
 
@@ -51,14 +56,13 @@ def read_conll(path: StrPath, *, has_entities: bool = True) -> list[Sentence]:
         if columns and columns[0] != "-DOCSTART-":
             if not width:
                 width, first_line = len(columns), line
-            if len(columns) != width:
-                found = f"{path}, line {line} has {counted(len(columns), 'column')}"
-                raise InputError(f"{found} and line {first_line} has {width}; expected one word")
             if width > 1 and not has_entities:
                 columns[-1] = f"B-{columns[-1]}"
-            if width > 1 and not TAG.fullmatch(columns[-1]):
-                expected = "expected O, B-TYPE or I-TYPE; the task pos takes any tags"
-                raise InputError(f"{path}, line {line} ends in {columns[-1]!r}; {expected}")
+            if len(columns) != width or (width > 1 and not TAG.fullmatch(columns[-1])):
+                expected = f"{counted(width, 'column')} as in line {first_line}"
+                tags = ", and O, B-TYPE or I-TYPE last; the task pos takes any tags"
+                expected += tags * (has_entities and width > 1)
+                raise wrong_line(path, line, text, expected=expected)
             rows.append(columns)
             continue
         if rows:
@@ -144,19 +148,20 @@ class NerTask(Task[Sentence, TaggedWords, Tags]):
 
     def sentences(self, path: StrPath) -> list[Sentence]:
         """Reads a file in CoNLL's format, or a TFDS split with `tokens` and `ner`, as conll2003."""
-        if not is_tfds(path):
+        if not is_tfds(path) or not self.has_entities:
             return read_conll(path, has_entities=self.has_entities)
-        if not self.has_entities:
-            raise InputError(f"{path} is of TFDS; {self.name} reads files in CoNLL's format")
         rows = enumerate(tfds_rows(os.fspath(path)), start=1)
         words = ((tuple(row["tokens"]), tuple(row["ner"]), line) for line, row in rows)
         return [Sentence(tokens, tags, 0, line) for tokens, tags, line in words if tokens]
 
     def read(self, path: StrPath, *, split: str = "train") -> list[Sentence]:
-        if not (sentences := self.sentences(path)):
-            raise InputError(f"{path} contains no sentence; expected lines with words and tags")
-        if sentences[0].tags is None and split in ("train", "dev"):
-            raise InputError(f"{path} has one column; expected words and their tags")
+        sentences = self.sentences(path)
+        tags = {*chain.from_iterable(each.tags or () for each in sentences)}
+        ignored = {OUTSIDE} if split == "train" and not self.labels else set()
+        if not sentences or (needs_labels(split) and tags <= ignored):
+            raise InputError(
+                f"{path} has no tags but {OUTSIDE}; expected a word and its tag a line"
+            )
         if self.context == "document" and sentences[-1].document == 0:
             raise InputError(f"{path} has no -DOCSTART- lines, which context=document needs")
         return sentences
@@ -165,8 +170,6 @@ class NerTask(Task[Sentence, TaggedWords, Tags]):
         if self.labels:
             return self
         tags = set(chain.from_iterable(sentence.tags or () for sentence in examples)) - {OUTSIDE}
-        if not tags:
-            raise InputError(f"all tags of the training file are {OUTSIDE}; expected an entity")
         return dataclasses.replace(self, labels=(OUTSIDE, *sorted(tags)))
 
     def encode(self, examples: Sentences, tokenizer: TextTokenizer) -> TaggedWords:

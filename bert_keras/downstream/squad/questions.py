@@ -22,10 +22,10 @@ def read_questions(path: str, *, id_name: str = "id") -> list[Question]:
             identity, question = fields[id_name], fields["question"]
             is_impossible = bool(fields.get("is_impossible"))
             location = f"{location} (id {identity})"
-            if identity in questions:
-                raise InputError(f"{location} has the id of {questions[identity].location}")
-            if is_impossible and answers:
-                raise InputError(f"{location} has answers and is_impossible; expected one of them")
+            if identity in questions or (is_impossible and answers):
+                raise InputError(
+                    f"{location} repeats an id, or has answers although it is_impossible"
+                )
             spans = [Answer(each["text"], operator.index(each["answer_start"])) for each in answers]
             questions[identity] = Question(
                 id=identity,

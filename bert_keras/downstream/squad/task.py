@@ -36,6 +36,7 @@ class SquadTask(SpanSettings, Task[Question, QuestionWindows, Prediction]):
     model: ClassVar[str] = "BertQuestionAnswering"
     input_names: ClassVar[tuple[str, ...]] = ("question", "context")
     prediction_file: ClassVar[str] = "predictions.json"
+    label_field: ClassVar[str] = "answers"
     score_of_one: ClassVar[str] = "f1"  # the score of a single question, which reports show
     id_name: ClassVar[str] = "id"  # the field of a file with the id of a question
 
@@ -96,8 +97,7 @@ class SquadTask(SpanSettings, Task[Question, QuestionWindows, Prediction]):
         for each in examples:
             if each.is_impossible and not self.allows_no_answer:
                 raise InputError(f"{each.location} has is_impossible; use the task squad2")
-            if not each.answers and not each.is_impossible:
-                raise InputError(f"{each.location} has no answers; use predict to predict them")
+        super().check_labels([each for each in examples if not each.is_impossible])
 
     def score(self, examples: Sequence[Question], predictions: Predictions) -> Scores:
         scores = squad2_scores if self.allows_no_answer else squad1_scores

@@ -69,7 +69,7 @@ def classifier_outputs(
 
 EXPORTER = Exporter(
     served_classifier,
-    lambda metadata, source: {
+    lambda metadata: {
         "labels": metadata.labels,
         "num_texts": len(metadata.text_columns) or 1,
         "problem_type": metadata.problem_type,

@@ -54,6 +54,4 @@ def _encoder_outputs(model: keras.Model, inputs: Mapping) -> dict[str, tf.Tensor
     return outputs
 
 
-EXPORTER = Exporter(
-    served_embeddings, settings=lambda metadata, source: {"embedding": metadata.embedding}
-)
+EXPORTER = Exporter(served_embeddings, settings=lambda metadata: {"embedding": metadata.embedding})

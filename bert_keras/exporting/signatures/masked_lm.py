@@ -3,8 +3,6 @@
 import keras
 import tensorflow as tf
 
-from bert_keras.config import ModelMetadata
-from bert_keras.errors import InputError
 from bert_keras.exporting.servable import Exporter, ServableModel, tensor_specs, text_specs, traced
 from bert_keras.exporting.text_ops.text_to_inputs import MaskedTextToInputs
 from bert_keras.kinds.masked_lm import NUM_TOKENS
@@ -65,11 +63,4 @@ def served_masked_lm(model: keras.Model, reader: MaskedTextToInputs) -> Servable
     return ServableModel(signatures, from_tensors)
 
 
-def _settings(metadata: ModelMetadata, source: str) -> dict:
-    if metadata.config.is_causal:
-        found = f"{source} is a causal language model, which does not predict [MASK]"
-        raise InputError(f"{found}; convert it with --model-class BertEncoder")
-    return {}
-
-
-EXPORTER = Exporter(served_masked_lm, _settings, MaskedTextToInputs)
+EXPORTER = Exporter(served_masked_lm, reader=MaskedTextToInputs)

@@ -184,5 +184,5 @@ def _has_max_context(
 
 EXPORTER = Exporter(
     served_question_answering,
-    lambda metadata, source: {"settings": SpanSettings.of_model(metadata)},
+    lambda metadata: {"settings": SpanSettings.of_model(metadata)},
 )

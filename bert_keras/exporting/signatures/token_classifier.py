@@ -128,5 +128,5 @@ def entities(
 
 EXPORTER = Exporter(
     served_token_labels,
-    lambda metadata, source: {"labels": metadata.labels, "unit": metadata.task.get("unit", "word")},
+    lambda metadata: {"labels": metadata.labels, "unit": metadata.task.get("unit", "word")},
 )

@@ -117,7 +117,7 @@ class Bfloat16(Float16):
 
     def __init__(self, model: keras.Model):
         if not processor_has_bfloat16():
-            raise InputError("this processor does not multiply bfloat16; choose another variant")
+            raise _missing("bfloat16")
         layers = [layer for block in model.encoder.blocks for layer in dense_layers(block)]
         super().__init__(model, others=[weight for layer in layers for weight in layer.weights])
         self.calls = [(layer, _Bfloat16Dense(layer)) for layer in layers]
@@ -289,6 +289,10 @@ def multiply_int8(
     return operation.outputs[0]
 
 
+def _missing(dtype: str) -> InputError:
+    return InputError(f"this processor does not multiply {dtype} exactly; choose another variant")
+
+
 def _types(dtypes: Iterable[tf.DType]) -> AttrValue:
     return AttrValue(list=AttrValue.ListValue(type=[each.as_datatype_enum for each in dtypes]))
 
@@ -312,4 +316,4 @@ def largest_weight(multiply: Callable[..., tf.Tensor] = multiply_int8) -> int:
     for weight in (_LARGEST, 64):
         if (product(weight) == size * 255 * weight).all():
             return weight
-    raise InputError("this processor does not multiply int8 exactly; choose another variant")
+    raise _missing("int8")

@@ -37,7 +37,7 @@ def test_invalid_files_are_refused(squad_file, tmp_path):
         path = squad_file(("Lyon won.", [{**qa(), **change}]))
         with pytest.raises(InputError, match=r"data\[0\], paragraphs\[0\], qas\[0\]"):
             read_questions(str(path))
-    with pytest.raises(InputError, match=r"qas\[1\].*qas\[0\]"):
+    with pytest.raises(InputError, match=r"qas\[1\]"):
         read_questions(str(squad_file(("Lyon won.", [qa(), qa()]))))
     for text, datum in (
         ('{"data": [\n{"paragraphs": [', "JSON"),
