@@ -60,7 +60,7 @@ def _from_hugging_face(name: str, revision: str | None) -> Path:
         folder = Path(snapshot_download(name, revision=revision, **wanted))
         if not any(any(folder.glob(weights)) for weights in _FILES[:2]):
             if importlib.util.find_spec("torch") is None:
-                raise InputError(f"{name} has no model.safetensors; without it: pip install torch")
+                raise InputError(f"{name} has only pytorch_model.bin; pip install torch")
             snapshot_download(name, revision=folder.name, allow_patterns="pytorch_model*.bin")
         return folder
     except (
