@@ -13,6 +13,7 @@ from bert_keras.data.encoded import Encoded
 from bert_keras.downstream.table import is_tfds, tfds_files
 from bert_keras.errors import InputError, check_name
 from bert_keras.files import StrPath, check_exists
+from bert_keras.kinds.classifier import LABEL_KINDS
 from bert_keras.kinds.known import KINDS
 from bert_keras.text.tokenizer import TextTokenizer
 
@@ -112,10 +113,7 @@ class Task(abc.ABC, Generic[Example, EncodedExamples, Prediction]):
 
     def compile_arguments(self) -> dict[str, Any]:
         """Returns `loss`, `loss_weights`, `metrics`, `weighted_metrics` for `model.compile`."""
-        import keras
-
-        loss = keras.losses.SparseCategoricalCrossentropy(from_logits=True)
-        return {"loss": loss, "metrics": ["accuracy"]}
+        return LABEL_KINDS["one"].compile_arguments()
 
     @abc.abstractmethod
     def predictions(

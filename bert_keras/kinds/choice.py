@@ -1,10 +1,11 @@
 """Multiple choice: one of several endings or answers (Devlin et al. 2018, section 4.4)."""
 
 import dataclasses
-from typing import Any, ClassVar, NamedTuple
+from typing import ClassVar, NamedTuple
 
 import numpy as np
 
+from bert_keras.kinds.classifier import LABEL_KINDS
 from bert_keras.kinds.kind import Kind, class_ids, softmax
 
 
@@ -57,11 +58,8 @@ class Choice(Kind):
     def class_weights(self, weights):
         return weights
 
-    def compile_arguments(self) -> dict[str, Any]:
-        import keras
-
-        loss = keras.losses.SparseCategoricalCrossentropy(from_logits=True)
-        return {"loss": loss, "metrics": ["accuracy"]}
+    def compile_arguments(self):
+        return LABEL_KINDS["one"].compile_arguments()
 
     def answers(self, columns, rows, outputs):
         is_real = np.array([[text != "" for text in row] for row in zip(*columns[1:], strict=True)])

@@ -68,9 +68,7 @@ def check_loss(model: keras.Model, kind: Kind, targets: np.ndarray) -> None:
 
 def weights_by_id(kind: Kind, weights: Any) -> dict | None:
     """Returns the weights of labels by their numbers."""
-    if not weights:
-        return None
-    return kind.class_weights(weights)
+    return kind.class_weights(weights) if weights else None
 
 
 def as_list(values: Any) -> Any:
