@@ -190,9 +190,8 @@ def add_noise(model, *, stddev: float):
     """Adds noise, which the last `set_random_seed` determines, to the weights of a built model."""
     import keras
 
-    generator = keras.random.SeedGenerator()  # set_random_seed does not reset Keras 3.12's own
     for weight in model.weights:
-        weight.assign(weight + keras.random.normal(weight.shape, stddev=stddev, seed=generator))
+        weight.assign(weight + keras.random.normal(weight.shape, stddev=stddev))
 
 
 def value_and_gradient(function, x):
