@@ -53,6 +53,8 @@ if TYPE_CHECKING:  # for type checkers and editors
     from bert_keras.runs.task_run import TaskRun as TaskRun
     from bert_keras.serving.client import Client as Client
     from bert_keras.serving.limits import Limits as Limits
+    from bert_keras.serving.litert import ExportedModel as ExportedModel
+    from bert_keras.serving.litert import load_exported as load_exported
     from bert_keras.serving.server import running_server as running_server
     from bert_keras.serving.server import serve as serve
     from bert_keras.text.packing import encode as encode
@@ -129,6 +131,7 @@ _NAMES = {
     "bert_keras.runs.conversion": "convert",
     "bert_keras.serving.server": "serve running_server",
     "bert_keras.serving.limits": "Limits",
+    "bert_keras.serving.litert": "load_exported ExportedModel",
     "bert_keras.serving.client": "Client",
     "bert_keras.runs.export": "export",
 }

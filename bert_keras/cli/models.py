@@ -14,6 +14,8 @@ from bert_keras.files import atomic_folder, messages_beside, refuse_existing, te
 from bert_keras.runs.settings import check_examples, variant_examples
 
 FORMATS = ("bert-keras", "google", "huggingface", "sentence-transformers")
+EXPORT_FORMATS = ("tf_saved_model", "litert")
+FORMAT_HELP = "tf_saved_model for TF Serving, litert for bert-keras serve, or both"
 VARIANTS = ("float16", "bfloat16", "int8")
 
 
@@ -63,14 +65,18 @@ def inspect(options: argparse.Namespace) -> None:
     option("--num-texts", "N", "number of texts of a classifier, 1 or 2", type=int, choices=(1, 2)),
     option("-o --output", "DIR", "folder of all exported models", "saved_models"),
     option("--serving-config", "DIR", "folder for files of Compose, Kubernetes, KServe and Vertex"),
-    option("--variant", "NAME", "smaller model: float16, bfloat16 or int8", choices=VARIANTS),
+    option(
+        "--format", "FORMAT", FORMAT_HELP, EXPORT_FORMATS[:1], nargs="+", choices=EXPORT_FORMATS
+    ),
+    option("--variant", "NAME", "int8 of litert; float16, bfloat16 of others", choices=VARIANTS),
     option("--data", "FILE", "examples that score the variant: file or folder of the task"),
     option("--task", "TASK", "task that scores the variant (default: the task of the model)"),
     CHANGES,
     option("--max-score-drop", "POINTS", "largest drop of the score, of 100 points", 0.5),
     examples="""
   bert-keras export runs/sst2/model sst2
-  bert-keras export runs/sst2/model sst2-int8 --variant int8 --data glue/SST-2""",
+  bert-keras export runs/sst2/model sst2 --format litert
+  bert-keras export runs/sst2/model sst2-int8 --format litert --variant int8 --data glue/SST-2""",
 )
 def export(options: argparse.Namespace) -> None:
     """Write a model as saved_models/NAME/VERSION and verify it with TF Serving's loader."""
@@ -91,7 +97,7 @@ def export(options: argparse.Namespace) -> None:
     start_keras(options, backends=("tensorflow",))
     from bert_keras.runs.export import export
 
-    arguments |= values(options, "num_texts", "variant", "max_score_drop")
+    arguments |= values(options, "format", "num_texts", "variant", "max_score_drop")
     config = options.serving_config
     with atomic_folder(config) if config else nullcontext() as folder:  # fails before the export
         written = export(options.model, path, **arguments)

@@ -102,9 +102,8 @@ def say_cut(*parts: Encoded, max_length: int) -> None:
 
 def num_columns(longest: int, most: int) -> int:
     """Returns the columns of a batch whose longest row has `longest` tokens."""
-    import keras
-
-    if keras.config.backend() != "jax":
+    keras = sys.modules.get("keras")  # a server without it has no JAX either
+    if keras is None or keras.config.backend() != "jax":
         return longest
     # XLA compiles each shape, so there are few.
     return min(most, max(FEWEST_COLUMNS, 1 << (longest - 1).bit_length()))

@@ -1,4 +1,4 @@
-"""Writes a model as a SavedModel for TF Serving, and verifies it."""
+"""Writes a model as a SavedModel for TF Serving or in LiteRT's format, and verifies it."""
 
 import dataclasses
 import os
@@ -20,6 +20,11 @@ from bert_keras.checkpoints.checkpoint import present
 from bert_keras.config import ModelMetadata
 from bert_keras.data.record_file import PREDICTION_FEATURES
 from bert_keras.errors import InputError, check_count, check_least
+from bert_keras.exporting.litert import (
+    run_without_tensorflow,
+    signature_definitions,
+    write_litert,
+)
 from bert_keras.exporting.servable import (
     TEXT_SIGNATURE,
     Exporter,
@@ -30,7 +35,13 @@ from bert_keras.exporting.servable import (
 from bert_keras.exporting.text_ops.text_to_inputs import TextToInputs
 from bert_keras.exporting.variants.variant import Variant, replaced_attributes
 from bert_keras.exporting.verify import run_in_fresh_process, to_arrays
-from bert_keras.exporting.version_folder import METADATA, WARMUP, check_version, file_digests
+from bert_keras.exporting.version_folder import (
+    LITERT,
+    METADATA,
+    WARMUP,
+    check_version,
+    file_digests,
+)
 from bert_keras.files import StrPath, atomic_folder, write_json
 from bert_keras.kinds.kind import Kind
 from bert_keras.kinds.known import KINDS
@@ -38,6 +49,7 @@ from bert_keras.text.fast_tokenizer import write_vocabulary
 from bert_keras.text.packing import pack
 from bert_keras.text.tokenizer import TextTokenizer
 
+FORMATS = SAVED_MODEL, LITERT_FORMAT = ("tf_saved_model", "litert")  # as Keras names them
 _LIBRARIES = ("bert-keras", "tensorflow", "tensorflow-text", "keras")
 # Largest allowed difference, relative to the larger of 1 and the expected value. A graph adds
 # numbers in another order than eager ops: 6e-6 was measured for a trained model with six layers.
@@ -105,21 +117,40 @@ def plan_of_model(
     return export_plan(metadata, tokenizer, path, source="the model", **options)
 
 
-def write_saved_model(model: keras.Model | Variant, plan: ExportPlan, folder: StrPath) -> Path:
-    """Writes a float32 model, or a variant of one, as a SavedModel and verifies it.
+def write_version(
+    model: keras.Model | Variant,
+    plan: ExportPlan,
+    folder: StrPath,
+    *,
+    formats: Sequence[str] = (SAVED_MODEL,),
+    is_int8: bool = False,
+) -> Path:
+    """Writes a float32 model, or a variant of one, as a version folder and verifies it.
 
     The folder appears after these checks: the graph has the tokens of training; a fresh process
-    loads the SavedModel as TF Serving does; there, the outputs of `tensors` are those of the Keras
-    model, and other signatures have the outputs that they have here (not checked for a `Variant`);
-    all warm-up requests succeed. Raises InputError or RuntimeError.
+    loads each format as a server does; there, the outputs of `tensors` are those of the Keras
+    model, and other signatures have the outputs that they have here (not checked for a variant);
+    all warm-up requests succeed.
+
+    Args:
+        model: The model, or a `Variant` for a SavedModel.
+        plan: How to export it.
+        folder: The version folder, which must not exist yet.
+        formats: "tf_saved_model", "litert" or both.
+        is_int8: Whether the LiteRT model computes in 8 bits.
+
+    Raises:
+        InputError: The model cannot be exported.
+        RuntimeError: A check fails.
     """
     folder, is_variant, tokenizer = Path(folder), isinstance(model, Variant), plan.tokenizer
+    has_saved_model, has_litert = (each in formats for each in FORMATS)
     max_length, vocabulary = plan.metadata.max_length, tokenizer.vocabulary
     _check_arguments(model, num_tokens=len(vocabulary))
     with (
         atomic_folder(folder) as partial_folder,
         tempfile.TemporaryDirectory() as scratch,
-        tqdm(total=3, desc="export", unit=" steps") as bar,
+        tqdm(total=1 + len(formats), desc="export", unit=" steps") as bar,
     ):
         reader = plan.exporter.reader(
             write_vocabulary(vocabulary, Path(scratch)),
@@ -145,33 +176,44 @@ def write_saved_model(model: keras.Model | Variant, plan: ExportPlan, folder: St
             requests_of(signatures, some, tokenizer=tokenizer, max_length=max_length)
             for some in (texts, texts[:1])
         )
-        expected = [] if is_variant else _expected(samples, signatures, from_tensors)
-        module: Any = tf.Module()
-        # A tracked Keras model would store its weights twice, or store them where TF Serving's
-        # loader does not find them.
-        module.weights = model.stored if is_variant else [each.value for each in model.weights]
-        module.text_to_inputs = reader
-        tf.saved_model.save(module, os.fspath(partial_folder), signatures=signatures)
-        bar.update()
-        write_warmup(partial_folder, warmup, name=folder.resolve().parent.name)
+        expected = [] if is_variant or is_int8 else _expected(samples, signatures, from_tensors)
         bar.update()
         instance = {name: _EXAMPLE[name] for name in text_inputs}
         if "masked_lm_positions" in input_specs(signatures["tensors"]):
             instance["text"] = "A short [MASK] by Anna Lee."
         row = {name: [value] for name, value in instance.items()}
         example = {"signature": TEXT_SIGNATURE, "inputs": row}
-        outputs = run_in_fresh_process(partial_folder, [*samples, *warmup, example])
-        prediction = {name: values[0] for name, values in outputs[-1].items()}
         stored = {
             "card": plan.metadata.to_dict(),
             "versions": {name: version(name) for name in _LIBRARIES},
-            "example": {"instance": instance, "prediction": prediction},
-            "files": file_digests(partial_folder),
+            "example": {"instance": instance},
         }
+        outputs: list[dict] = []
+        if has_saved_model:
+            module: Any = tf.Module()
+            # A tracked Keras model would store its weights twice, or store them where TF Serving's
+            # loader does not find them.
+            module.weights = model.stored if is_variant else [each.value for each in model.weights]
+            module.text_to_inputs = reader
+            tf.saved_model.save(module, os.fspath(partial_folder), signatures=signatures)
+            write_warmup(partial_folder, warmup, name=folder.resolve().parent.name)
+            outputs = run_in_fresh_process(partial_folder, [*samples, *warmup, example])
+            check_outputs(outputs, samples, expected)
+            bar.update()
+        if has_litert:
+            stored["signatures"] = signature_definitions(signatures)
+            (partial_folder / "assets").mkdir(exist_ok=True)
+            write_vocabulary(vocabulary, partial_folder / "assets")
+            specs = input_specs(signatures["tensors"])
+            write_litert(model, specs, partial_folder / LITERT, is_int8=is_int8)
+            write_json(partial_folder / METADATA, stored)
+            outputs = run_without_tensorflow(partial_folder, [*samples, example])
+            check_outputs(outputs, samples, expected)
+            bar.update()
+        prediction = {name: values[0] for name, values in outputs[-1].items()}
+        stored["example"]["prediction"] = prediction
+        stored["files"] = file_digests(partial_folder)
         write_json(partial_folder / METADATA, stored)
-        for sample, served, arrays in zip(samples, outputs, expected, strict=False):
-            check_outputs(served, arrays, signature=sample["signature"])
-        bar.update()
     return folder
 
 
@@ -254,16 +296,19 @@ def _expected(
         tf.config.experimental.enable_tensor_float_32_execution(tensor_float_32)
 
 
-def check_outputs(served: Mapping, expected: Mapping[str, np.ndarray], *, signature: str) -> None:
+def check_outputs(
+    outputs: Sequence[Mapping], samples: Sequence[dict], expected: Sequence[Mapping]
+) -> None:
     """Raises RuntimeError unless outputs, nested lists, are those expected, up to `_TOLERANCE`."""
-    for name, values in expected.items():
-        array = np.array(served[name], values.dtype)
-        output = f"the output {name} of the signature {signature}"
-        if array.shape != values.shape:
-            raise RuntimeError(f"{output} has the shape {array.shape}; expected {values.shape}")
-        if values.dtype.kind == "f":
-            difference = np.abs(array - values) / np.maximum(np.abs(values), 1)
-            if not difference.max(initial=0) <= _TOLERANCE:
-                raise RuntimeError(f"{output} differs by {difference.max():.1e} from Keras")
-        elif (array != values).any():
-            raise RuntimeError(f"{output} differs from Keras")
+    for sample, served, arrays in zip(samples, outputs, expected, strict=False):
+        for name, values in arrays.items():
+            array = np.array(served[name], values.dtype)
+            output = f"the output {name} of the signature {sample['signature']}"
+            if array.shape != values.shape:
+                raise RuntimeError(f"{output} has the shape {array.shape}; expected {values.shape}")
+            if values.dtype.kind == "f":
+                difference = np.abs(array - values) / np.maximum(np.abs(values), 1)
+                if not difference.max(initial=0) <= _TOLERANCE:
+                    raise RuntimeError(f"{output} differs by {difference.max():.1e} from Keras")
+            elif (array != values).any():
+                raise RuntimeError(f"{output} differs from Keras")

@@ -6,7 +6,7 @@ from typing import ClassVar, NamedTuple
 import numpy as np
 
 from bert_keras.kinds.classifier import LABEL_KINDS
-from bert_keras.kinds.kind import Kind, class_ids, softmax
+from bert_keras.kinds.kind import Kind, class_ids, columns_of_answers, softmax
 
 
 class Chosen(NamedTuple):
@@ -64,6 +64,10 @@ class Choice(Kind):
     def answers(self, columns, rows, outputs):
         is_real = np.array([[text != "" for text in row] for row in zip(*columns[1:], strict=True)])
         return [each._asdict() for each in chosen(np.stack(outputs), is_real)]
+
+    def outputs(self, inputs, logits):
+        is_real_BC = (inputs["input_mask"] > 0).any(axis=-1)
+        return columns_of_answers([each._asdict() for each in chosen(logits, is_real_BC)])
 
     @classmethod
     def columns_of_words(cls, texts, *, num_columns, source):

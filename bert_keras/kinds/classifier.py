@@ -10,7 +10,7 @@ import numpy as np
 
 from bert_keras.config import ModelMetadata, numbered_labels
 from bert_keras.errors import InputError, check_name, counted, listed, quoted
-from bert_keras.kinds.kind import Kind, class_ids, softmax
+from bert_keras.kinds.kind import Kind, class_ids, columns_of_answers, softmax
 from bert_keras.text.columns import columns_of
 
 Label = str | tuple[str, ...] | float
@@ -261,6 +261,9 @@ class Classifier(Kind):
             | {"probabilities": np.asarray(each.probabilities).tolist()}
             for each in predictions
         ]
+
+    def outputs(self, inputs, logits):
+        return columns_of_answers(self.answers((), None, logits))
 
     @classmethod
     def lines(cls, answer):

@@ -26,6 +26,9 @@ class Embedder(Kind):
     def answers(self, columns, rows, outputs):
         return np.stack(outputs)
 
+    def outputs(self, inputs, logits):
+        return {"embedding": logits}
+
     @classmethod
     def columns_of_words(cls, texts, *, num_columns, source):
         """Returns a column for each text, which are compared with each other."""

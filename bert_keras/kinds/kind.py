@@ -98,6 +98,15 @@ class Kind:
         """
         raise NotImplementedError
 
+    def outputs(
+        self, inputs: Mapping[str, np.ndarray], logits: Any
+    ) -> dict[str, np.ndarray | list]:
+        """Returns the outputs of the signature `tensors` of an export, with a row for each of B.
+
+        `inputs` are the model's inputs, and `logits` its outputs, float32 arrays or dicts of them.
+        """
+        raise NotImplementedError
+
     @classmethod
     def columns_of_words(
         cls, texts: Sequence[str], *, num_columns: int, source: str
@@ -131,6 +140,11 @@ def softmax(logits: np.ndarray) -> np.ndarray:
     """Returns the softmax over the last axis, in the dtype of the logits."""
     exponentials = np.exp(logits - logits.max(axis=-1, keepdims=True))
     return exponentials / exponentials.sum(axis=-1, keepdims=True)
+
+
+def columns_of_answers(answers: Sequence[Mapping]) -> dict[str, list]:
+    """Returns a list for each name in the answers, with an item for each answer."""
+    return {name: [answer[name] for answer in answers] for name in answers[0]}
 
 
 def class_ids(labels: Any, *, count: int) -> np.ndarray:

@@ -5,7 +5,9 @@ from typing import Any, ClassVar
 
 import numpy as np
 
-from bert_keras.kinds.kind import Kind, softmax
+from bert_keras.data.encoded import Encoded
+from bert_keras.kinds.kind import Kind, columns_of_answers, softmax
+from bert_keras.text.packing import encode_masked
 
 NUM_TOKENS = 5  # that are returned for each [MASK]
 
@@ -22,6 +24,22 @@ def masked_tokens(logits_PV: np.ndarray, tokens: Sequence[str]) -> dict[str, Any
     return {"tokens": names, "probabilities": best_PK.tolist()}
 
 
+class MaskedTexts(Encoded):
+    """Texts in which each [MASK] is a token to predict."""
+
+    def __init__(self, inputs: dict[str, np.ndarray]):
+        self.inputs = inputs  # the arrays of `encode_masked`
+        self.lengths = inputs["input_mask"].sum(axis=1)
+        self.num_masks = (inputs["masked_lm_positions"] > 0).sum(axis=1)
+
+    def batch(self, rows):
+        length, most = self.lengths[rows].max(), max(1, self.num_masks[rows].max())
+        inputs = {name: array[rows, :length] for name, array in self.inputs.items()}
+        positions = self.inputs["masked_lm_positions"][rows, :most]
+        padding = [(0, 0), (0, most - positions.shape[1])]
+        return ({**inputs, "masked_lm_positions": np.pad(positions, padding)},)
+
+
 class MaskedLM(Kind):
     """Texts with [MASK], or the next token of a causal model."""
 
@@ -35,6 +53,29 @@ class MaskedLM(Kind):
     keras_hub_class = "MaskedLM"
     signatures = "masked_lm"
     answers_texts = True
+
+    def encoded(self, columns, labels=None):
+        inputs = encode_masked(self.tokenizer, *columns, max_length=self.metadata.max_length)
+        return MaskedTexts(inputs)
+
+    def answers(self, columns, rows: Any, outputs):
+        tokens = self.tokenizer.vocabulary.tokens
+        logits = zip(rows.num_masks, (each["masked_lm"] for each in outputs), strict=True)
+        return [masked_tokens(logits_PV[:count], tokens) for count, logits_PV in logits]
+
+    def outputs(self, inputs, logits):
+        positions_BP, length = inputs["masked_lm_positions"], inputs["input_ids"].shape[1]
+        is_valid_BP = (positions_BP > 0) & (positions_BP < length)
+        names = self.tokenizer.vocabulary.tokens
+        found = columns_of_answers([masked_tokens(each, names) for each in logits["masked_lm"]])
+        is_valid_BP5 = np.broadcast_to(is_valid_BP[..., None], np.shape(found["tokens"]))
+        outputs = {
+            "tokens": np.where(is_valid_BP5, found["tokens"], "").tolist(),
+            "probabilities": np.where(is_valid_BP5, found["probabilities"], 0),
+        }
+        if "next_sentence" in logits:
+            outputs["is_next_probability"] = softmax(logits["next_sentence"])[:, 0]
+        return outputs
 
     @classmethod
     def lines(cls, answer):

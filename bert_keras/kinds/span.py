@@ -139,7 +139,8 @@ def predicted_answers(
             n_best = sorted([*n_best, ("", null)], key=lambda item: sum(item[1]), reverse=True)
             if n_best[-1][1] is not null:  # the list contains "no answer" even if it is the worst
                 n_best = n_best[: settings.num_best]
-        probabilities = softmax(np.array([sum(logits) for _, logits in n_best])).tolist()
+        scores = np.array([sum(logits) for _, logits in n_best])  # none without tokens
+        probabilities = softmax(scores).tolist() if n_best else []
         candidates = tuple(
             Candidate(each, probability, *logits)
             for (each, logits), probability in zip(n_best, probabilities, strict=True)
@@ -176,10 +177,10 @@ def best_spans(
         offsets_T2 = windows.offsets[passage_starts[index] :][: passage_lengths[index]]
         is_blank = np.diff(num_before[offsets_T2], axis=1)[:, 0] == 0
         start[is_blank | ~is_max[index]] = end[is_blank] = -np.inf
-        padding = np.full(max_answer_length - 1, -np.inf)
+        padding = np.full(max_answer_length, -np.inf)
         ends_TL = np.lib.stride_tricks.sliding_window_view(
             np.concatenate([end, padding]), max_answer_length
-        )
+        )[: len(end)]
         scores.append((start[:, None] + ends_TL).ravel())
         starts.append(start)
         ends.append(end)
@@ -248,6 +249,12 @@ class Span(Kind):
             | {"score": each.score, "no_answer_score": each.no_answer_score}
             for each in found
         ]
+
+    def outputs(self, inputs, logits):
+        is_real_BT, lowest = inputs["input_mask"] > 0, np.finfo(np.float32).min
+        return {
+            f"{end}_logits": np.where(is_real_BT, logits[end], lowest) for end in ("start", "end")
+        }
 
     @classmethod
     def lines(cls, answer):

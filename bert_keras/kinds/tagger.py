@@ -115,6 +115,14 @@ class Tagger(Kind):
             answers.append(answer)
         return answers
 
+    def outputs(self, inputs, logits):
+        probabilities_BTN = softmax(logits) * (inputs["input_mask"] > 0)[:, :, None]
+        return {
+            "label_ids": probabilities_BTN.argmax(axis=-1).astype(np.int32),
+            "label_names": [[*self.metadata.labels]] * len(logits),
+            "probabilities": probabilities_BTN.astype(np.float32),
+        }
+
     @classmethod
     def lines(cls, answer):
         rows = zip(answer["entities"], answer["labels"], answer["scores"], strict=True)

@@ -12,7 +12,7 @@ from functools import cached_property
 import numpy as np
 
 from bert_keras.data.encoded import Encoded
-from bert_keras.errors import InputError, quoted
+from bert_keras.errors import quoted
 from bert_keras.text.packing import packed_texts
 from bert_keras.text.tokenizer import TextTokenizer
 from bert_keras.text.vocab import Vocabulary
@@ -113,9 +113,6 @@ def windows_over(
     context_Q = np.array([contexts.setdefault(q.context, len(contexts)) for q in questions])
     ids, offsets, num_tokens = _tokenized(list(contexts), tokenizer)
     question_ids, num_question_tokens = tokenizer.flat_ids([q.question for q in questions])
-    is_blank_Q = np.array([not q.context.strip() for q in questions])
-    for question in np.flatnonzero(is_blank_Q | (num_tokens[context_Q] == 0)).tolist():
-        raise InputError(f"{questions[question].location}: the context has no tokens")
 
     context_starts_Q = (np.cumsum(num_tokens) - num_tokens)[context_Q]
     num_tokens_Q = num_tokens[context_Q]

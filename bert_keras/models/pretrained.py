@@ -339,7 +339,13 @@ class Pretrained(ConfiguredModel):
             self.metadata = ModelMetadata.from_dict(json_object(Path(dir_path, _METADATA)))
             self.tokenizer = tokenizer_of(vocabulary, **self.metadata.tokenizer_settings)
 
-    def export(self, path: str | os.PathLike, **options: Any) -> Path:
+    def export(
+        self,
+        path: str | os.PathLike,
+        *,
+        format: str | Sequence[str] = "tf_saved_model",
+        **options: Any,
+    ) -> Path:
         """Writes the model as a SavedModel that takes texts, as `bert_keras.export` does.
 
         This replaces `keras.Model.export`, whose SavedModel takes token ids. For other formats use
@@ -347,6 +353,7 @@ class Pretrained(ConfiguredModel):
 
         Args:
             path: The version folder, saved_models/NAME/VERSION, which must not exist yet.
+            format: "tf_saved_model", "litert", or a list of both.
             **options: `labels`, `max_length`, `num_texts`, and `tokenizer` for a model that was not
                 loaded with its vocabulary; see `bert_keras.export`, which also writes variants.
 
@@ -357,9 +364,10 @@ class Pretrained(ConfiguredModel):
         model.export("saved_models/films/1")
         ```
         """
-        from bert_keras.exporting.export import plan_of_model, write_saved_model
+        from bert_keras.exporting.export import plan_of_model, write_version
 
-        return write_saved_model(self, plan_of_model(self, path, **options), path)
+        formats = (format,) if isinstance(format, str) else tuple(format)
+        return write_version(self, plan_of_model(self, path, **options), path, formats=formats)
 
 
 def _layers(layer: keras.Layer, path: str = ".") -> Iterator[tuple[str, keras.Layer]]:

@@ -6,14 +6,20 @@ from pathlib import Path
 
 from bert_keras.checkpoints.formats import open_text_checkpoint
 from bert_keras.errors import InputError, check_name, suggest_keyword_names
-from bert_keras.exporting.export import export_plan, plan_of_model, write_saved_model
+from bert_keras.exporting.export import (
+    FORMATS,
+    SAVED_MODEL,
+    export_plan,
+    plan_of_model,
+    write_version,
+)
 from bert_keras.exporting.variants.export_variant import (
     MAX_SCORE_DROP,
     SAVED_MODELS,
+    VARIANTS,
     Scoring,
     export_variant,
 )
-from bert_keras.exporting.variants.variant import Variant
 from bert_keras.files import StrPath
 from bert_keras.models.loading import load_model
 from bert_keras.models.pretrained import Pretrained
@@ -26,6 +32,7 @@ def export(  # noqa: PLR0913 - public; each argument is optional
     model: StrPath | Pretrained,
     path: StrPath,
     *,
+    format: str | Sequence[str] = SAVED_MODEL,
     tokenizer: TextTokenizer | None = None,
     labels: Sequence[str] = (),
     max_length: int | None = None,
@@ -36,7 +43,7 @@ def export(  # noqa: PLR0913 - public; each argument is optional
     changes: Changes = (),
     max_score_drop: float = MAX_SCORE_DROP,
 ) -> Path:
-    """Writes a model of any head as a SavedModel that takes texts, and verifies it.
+    """Writes a model of any head as a SavedModel or in LiteRT's format, and verifies it.
 
     `bert-keras export` calls this function, and `model.export` does the same without variants. The
     SavedModel contains the text processing, its signatures and warm-up requests for TF Serving. A
@@ -45,13 +52,15 @@ def export(  # noqa: PLR0913 - public; each argument is optional
     Args:
         model: A folder with a vocabulary in any checkpoint format, or a model in memory.
         path: The version folder, saved_models/NAME/VERSION, which must not exist yet.
+        format: "tf_saved_model" for TF Serving, "litert" for `bert-keras serve`, `load_exported`
+            and devices, or a list of both.
         tokenizer: The tokenizer of a model in memory; by default `model.tokenizer`.
         labels: The labels of a model in memory; by default those of its metadata.
         max_length: The largest number of tokens of a text or pair; by default the metadata's.
         num_texts: The number of texts that a classifier takes, 1 or 2; by default the number that
             the model was trained on, or 1 if its metadata does not state it.
-        variant: "float16", "bfloat16" or "int8", whose size, time and score are printed
-            next to those of float32; by default the model is written in float32.
+        variant: "int8" of LiteRT, or "float16" or "bfloat16" of a SavedModel, whose size, time and
+            score are printed next to those of float32; by default the model is written in float32.
         data: Labelled examples to score a variant on: a file of the task, or a data folder or
             `tfds:NAME` with a split "dev".
         task: The name of the task that scores a variant; by default the task of the fine-tuning.
@@ -77,8 +86,13 @@ def export(  # noqa: PLR0913 - public; each argument is optional
             "a variant needs data, labelled examples to score it; only a variant takes data, task, "
             "changes and max_score_drop"
         )
+    formats = (format,) if isinstance(format, str) else tuple(format)
+    for each in formats:
+        check_name(each, FORMATS, what="format")
     if variant is not None:
-        check_name(variant, SAVED_MODELS, what="variant")
+        check_name(variant, VARIANTS, what="variant")
+        if formats != (VARIANTS[variant],):
+            raise InputError(f"{variant} is a variant of the format {VARIANTS[variant]} alone")
     options = {"max_length": max_length, "num_texts": num_texts}
     if isinstance(model, Pretrained):
         plan = plan_of_model(model, path, tokenizer=tokenizer, labels=labels, **options)
@@ -89,9 +103,11 @@ def export(  # noqa: PLR0913 - public; each argument is optional
         metadata, source = checkpoint.metadata, os.fspath(model)
         plan = export_plan(metadata, checkpoint.tokenizer, path, source=source, **options)
 
-    def write(path: StrPath, *, variant: type[Variant] | None = None) -> Path:
-        loaded = model if isinstance(model, Pretrained) else load_model(model)
-        return write_saved_model(loaded if variant is None else variant(loaded), plan, path)
+    def write(path: StrPath, variant: str = "") -> Path:
+        written = model if isinstance(model, Pretrained) else load_model(model)
+        if variant in SAVED_MODELS:
+            written = SAVED_MODELS[variant](written)
+        return write_version(written, plan, path, formats=formats, is_int8=variant == "int8")
 
     if variant is None:
         return write(path)

@@ -76,7 +76,6 @@ class Batcher:
         *,
         limits: Limits,
         on_run: Callable[..., None],
-        num_threads: int = 2,  # while one runs a long request, the other runs the others
         return_share: float = 0.1,
     ):
         self.model = model
@@ -87,12 +86,12 @@ class Batcher:
         self._queue: deque[_Part] = deque()
         self._changed = threading.Condition()
         self._closed = False
-        self._num_running = num_threads
+        self._num_running = model.num_threads
         self._started: dict[int, float] = {}  # thread -> when its present run started
         self._num_returning = 0  # clients of the last run that may send their next request
         self._returned_at = 0.0  # until when the queue waits for them
         new_thread = partial(threading.Thread, target=self._work, name="batcher", daemon=True)
-        self._threads = [new_thread() for _ in range(num_threads)]
+        self._threads = [new_thread() for _ in range(model.num_threads)]
         for thread in self._threads:
             thread.start()
 

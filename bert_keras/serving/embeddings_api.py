@@ -50,10 +50,14 @@ def read_request(body: bytes, model: str) -> EmbeddingsRequest:
 
 
 def check_signatures(model: str, signatures: Mapping[str, Any]) -> None:
-    """Raises Refusal unless the SignatureDefs of a model embed texts and count their tokens."""
+    """Raises Refusal unless the signatures of a model embed texts and count their tokens."""
     for name, output in ((rest_api.DEFAULT_SIGNATURE, "embedding"), (COUNTS, COUNTS)):
         signature = signatures.get(name)
-        if not signature or {*signature.inputs} != {"text"} or output not in signature.outputs:
+        if (
+            not signature
+            or {*signature["inputs"]} != {"text"}
+            or output not in signature["outputs"]
+        ):
             message = f"The model {model!r} has no signature {name} from text to {output}"
             raise Refusal(f"{message}; export a BertSentenceEncoder", param="model")
 

@@ -1,5 +1,6 @@
-"""Loads and runs a SavedModel with a TF1 session, as TF Serving does."""
+"""Defines `ServedModel`, and loads and runs a SavedModel with a TF1 session, as TF Serving does."""
 
+import abc
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
@@ -27,12 +28,52 @@ class LoadError(Exception):
         self.code = code
 
 
-class ServedModel:
-    """One loaded version of a model, for many threads; a run may take at most `seconds`."""
+class ServedModel(abc.ABC):
+    """One loaded version of a model, for many threads.
 
-    signatures: dict[str, Any]  # signature name -> SignatureDef
-    # Name of each signature with inputs -> input name -> dtype, as for `read_predict`
-    inputs: dict[str, dict[str, str]]
+    Attributes:
+        signatures: The SignatureDefs by name, in the form of TF Serving's metadata response.
+        inputs: The dtypes of the inputs by name, by the name of the signature.
+        num_threads: The threads that run the model.
+    """
+
+    num_threads = 2  # while one runs a long request, the other runs the others
+
+    def __init__(self, signatures: dict[str, dict], *, is_ours: bool):
+        self.signatures = signatures
+        self.inputs = {
+            name: {each: info["dtype"][3:].lower() for each, info in sorted(inputs.items())}
+            for name, signature in signatures.items()
+            if (inputs := signature["inputs"])
+        }
+        self._row_shapes: dict[str, dict[str, list[int]]] = {}
+        if is_ours:
+            self._row_shapes = {name: _row_shapes(signatures[name]) for name in self.inputs}
+
+    def is_row_wise(self, signature_name: str, tensors: Tensors) -> bool:
+        """Returns whether each output row depends on its input row alone.
+
+        It does if bert-keras exported the model, each input and output has any number of rows, and
+        no other dimension of an output is open, because the longest row of a run sets its size.
+        """
+        shapes = self._row_shapes.get(signature_name, {})
+        fits = (
+            len(shape) == tensors[name].ndim
+            and all(size in (-1, n) for size, n in zip(shape, tensors[name].shape, strict=True))
+            for name, shape in shapes.items()
+        )
+        return bool(shapes) and all(fits)
+
+    @abc.abstractmethod
+    def predict(self, signature_name: str, tensors: Tensors) -> Tensors:
+        """Runs a signature; if that fails, the Refusal has the message."""
+
+    def close(self) -> None:  # noqa: B027 - most models free it when they are deleted
+        """Frees the memory of the model."""
+
+
+class SessionModel(ServedModel):
+    """A SavedModel in a TF1 session; a run may take at most `seconds`."""
 
     def __init__(self, folder: Path, *, seconds: float = 30.0):
         import tensorflow as tf
@@ -53,33 +94,28 @@ class ServedModel:
         config = ConfigProto(graph_options=GraphOptions(rewrite_options=rewriting))
         v1 = tf.compat.v1
         self._seconds = seconds
-        self._row_shapes: dict[str, dict[str, list[int]]] = {}
         self._session = v1.Session(graph=v1.Graph(), config=config)
         try:
             with self._session.graph.as_default():
-                self._load(str(folder))
+                self._load(str(folder), is_ours=(folder / METADATA).is_file())
         except Exception as error:
             self.close()
             raise _load_error(error, folder) from error
-        if (folder / METADATA).is_file():
-            self._row_shapes = {name: _row_shapes(self.signatures[name]) for name in self.inputs}
 
-    def _load(self, path: str) -> None:
+    def _load(self, path: str, *, is_ours: bool) -> None:
         # Does the same as `v1.saved_model.loader.load`, but reads the variables while TensorFlow
         # optimizes the graphs of the callables, which it does on one core.
-        from tensorflow.core.framework.types_pb2 import DataType
+        from google.protobuf.json_format import MessageToDict
         from tensorflow.python.saved_model.loader_impl import SavedModelLoader
 
         loader, tags = SavedModelLoader(path), ["serve"]
         saver, _ = loader.load_graph(self._session.graph, tags)
         meta_graph: Any = loader.get_meta_graph_def_from_tags(tags)
-        self.signatures = dict(meta_graph.signature_def)
-
-        def dtypes(infos: Any) -> dict[str, str]:  # TensorFlow's names without DT_
-            return {name: DataType.Name(infos[name].dtype)[3:].lower() for name in sorted(infos)}
-
-        signatures = self.signatures.items()
-        self.inputs = {name: dtypes(each.inputs) for name, each in signatures if each.inputs}
+        self._definitions = dict(meta_graph.signature_def)
+        names = ("preserving_proto_field_name", "always_print_fields_with_no_presence")
+        options = dict.fromkeys(names, True)
+        shown = {name: MessageToDict(each, **options) for name, each in self._definitions.items()}
+        super().__init__(shown, is_ours=is_ours)
 
         def restore() -> None:
             loader.restore_variables(self._session, saver)
@@ -95,7 +131,7 @@ class ServedModel:
         """Returns a function from the inputs to the outputs, both in alphabetical order."""
         from tensorflow.core.protobuf import config_pb2
 
-        signature = self.signatures[signature_name]
+        signature = self._definitions[signature_name]
         # Like TF Serving and unlike `Session.run`, it does not check the static shapes.
         options = config_pb2.CallableOptions(
             feed=[signature.inputs[name].name for name in sorted(signature.inputs)],
@@ -103,20 +139,6 @@ class ServedModel:
             run_options=config_pb2.RunOptions(timeout_in_ms=round(self._seconds * 1000)),
         )
         return self._session._make_callable_from_options(options)
-
-    def is_row_wise(self, signature_name: str, tensors: Tensors) -> bool:
-        """Returns whether each output row depends on its input row alone.
-
-        It does if bert-keras exported the model, each input and output has any number of rows, and
-        no other dimension of an output is open, because the longest row of a run sets its size.
-        """
-        shapes = self._row_shapes.get(signature_name, {})
-        fits = (
-            len(shape) == tensors[name].ndim
-            and all(size in (-1, n) for size, n in zip(shape, tensors[name].shape, strict=True))
-            for name, shape in shapes.items()
-        )
-        return bool(shapes) and all(fits)
 
     def predict(self, signature_name: str, tensors: Tensors) -> Tensors:
         """Runs a signature; if an op fails, the Refusal has the op's message."""
@@ -129,7 +151,7 @@ class ServedModel:
             raise Refusal(error.object.decode("utf-8", "replace")) from error
         except errors.OpError as error:
             raise Refusal(error.message, status=_HTTP_STATUS.get(error.error_code, 500)) from error
-        names = sorted(self.signatures[signature_name].outputs)
+        names = sorted(self.signatures[signature_name]["outputs"])
         return {
             name: np.asarray(array, dtype=object if isinstance(array, bytes) else None)
             for name, array in zip(names, arrays, strict=True)
@@ -140,11 +162,14 @@ class ServedModel:
         self._session.close()
 
 
-def _row_shapes(signature: Any) -> dict[str, list[int]]:
+def _row_shapes(signature: dict) -> dict[str, list[int]]:
     """Returns the shape of each input, -1: any size; {} if it does not compute row by row."""
     inputs, outputs = (
-        {name: [dim.size for dim in info.tensor_shape.dim] for name, info in infos.items()}
-        for infos in (signature.inputs, signature.outputs)
+        {
+            name: [int(dim["size"]) for dim in info["tensor_shape"].get("dim", ())]
+            for name, info in signature[infos].items()
+        }
+        for infos in ("inputs", "outputs")
     )
     has_rows = all(shape[:1] == [-1] for shape in [*inputs.values(), *outputs.values()])
     return inputs if has_rows and all(-1 not in shape[1:] for shape in outputs.values()) else {}

@@ -233,14 +233,9 @@ def json_bytes(document: object, *, indent: int | None = None) -> bytes:
 
 
 def metadata_response(model: str, version: int, signatures: Mapping[str, Any]) -> dict[str, Any]:
-    """Returns the response to a metadata request, for SignatureDefs by name."""
-    from google.protobuf.json_format import MessageToDict
-
-    names = ("preserving_proto_field_name", "always_print_fields_with_no_presence")
-    options = dict.fromkeys(names, True)
-    shown = {name: MessageToDict(signature, **options) for name, signature in signatures.items()}
+    """Returns the response to a metadata request, for the `signatures` of a ServedModel."""
     spec = {"name": model, "version": str(version), "signature_name": ""}
-    return {"model_spec": spec, "metadata": {"signature_def": {"signature_def": shown}}}
+    return {"model_spec": spec, "metadata": {"signature_def": {"signature_def": signatures}}}
 
 
 def predict_response(outputs: Mapping[str, np.ndarray], *, by_row: bool) -> dict[str, Any]:

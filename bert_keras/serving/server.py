@@ -1,7 +1,6 @@
 """Runs the HTTP APIs of a model folder on a port of this machine."""
 
 import contextlib
-import importlib
 import socket
 import threading
 from collections.abc import Iterator, Sequence
@@ -117,7 +116,6 @@ def _server(
             "from 1024 to 65535 that no other program uses"
         ) from None
     with listener:
-        importlib.import_module("tensorflow")  # before the threads of the server use it
         # Its connections inherit the option. asyncio sets it only on sockets with an explicit
         # protocol number. Without it, each response takes 40 ms longer.
         listener.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)

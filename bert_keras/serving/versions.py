@@ -9,11 +9,11 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from bert_keras.errors import InputError
-from bert_keras.exporting.version_folder import WARMUP, changed_file, is_version
+from bert_keras.exporting.version_folder import LITERT, WARMUP, changed_file, is_version
 from bert_keras.files import StrPath, check_exists
 from bert_keras.serving.batching import Batcher
 from bert_keras.serving.limits import Limits
-from bert_keras.serving.model import LoadError, ServedModel
+from bert_keras.serving.model import LoadError, ServedModel, SessionModel
 from bert_keras.serving.rest_api import CODES, DEFAULT_SIGNATURE, Call, Refusal, Tensors
 
 
@@ -40,7 +40,11 @@ def load_version(folder: Path, *, limits: Limits, on_run: Callable[..., None]) -
     """Loads a version and runs its warm-up requests; LoadError if one fails, as in TF Serving."""
     if name := changed_file(folder):
         raise LoadError("DATA_LOSS", f"{name} is not the file that bert-keras export wrote")
-    model = ServedModel(folder, seconds=limits.seconds)
+    if (folder / LITERT).is_file():
+        from bert_keras.serving.litert import LiteModel
+
+        return Batcher(LiteModel(folder), limits=limits, on_run=on_run)
+    model = SessionModel(folder, seconds=limits.seconds)
     try:
         for request in warmup_requests(folder):
             _warm_up(model, request["signature"] or DEFAULT_SIGNATURE, request["inputs"])

@@ -15,15 +15,18 @@ from tqdm import tqdm
 
 from bert_keras.data.encoded import Encoded, longest_first_batches
 from bert_keras.errors import InputError
-from bert_keras.exporting.variants.variant import Bfloat16, Float16, Int8, Variant
+from bert_keras.exporting.variants.variant import Bfloat16, Float16, Variant
 from bert_keras.exporting.verify import Run, loaded
-from bert_keras.exporting.version_folder import METADATA
+from bert_keras.exporting.version_folder import LITERT, METADATA
 from bert_keras.files import StrPath, atomic_folder, json_object, readable_size, write_json
+from bert_keras.serving.litert import LiteModel
 
 if TYPE_CHECKING:
     from bert_keras.downstream.task import Task
 
-SAVED_MODELS: dict[str, type[Variant]] = {"float16": Float16, "bfloat16": Bfloat16, "int8": Int8}
+SAVED_MODELS: dict[str, type[Variant]] = {"float16": Float16, "bfloat16": Bfloat16}
+# The format of each variant
+VARIANTS = {**dict.fromkeys(SAVED_MODELS, "tf_saved_model"), "int8": "litert"}
 MAX_SCORE_DROP = 0.5  # points, of 100, by which the score may drop by default
 
 _FLOAT32 = "float32"
@@ -51,9 +54,9 @@ def export_variant(
 ) -> Path:
     """Exports a variant and prints the size, time and score of the variant and of float32.
 
-    Both models are exported and loaded as TF Serving loads them, and get the same requests at their
+    Both models are exported and loaded as a server loads them, and get the same requests at their
     signature `tensors`. The metadata of the variant stores the measurements. `write` exports the
-    model to a folder, as the class `variant` if it gets one. Raises InputError if the score drops
+    model to a folder, as a variant if it gets the name of one. Raises InputError if the score drops
     by more than `max_score_drop` points of 100.
     """
     folder, task = Path(folder), scored.task
@@ -65,8 +68,8 @@ def export_variant(
         named = Path(folder.resolve().parent.name, folder.name)  # warm-up requests have this name
         folders = {name: Path(scratch, name, named) for name in (_FLOAT32, variant)}
         write(folders[_FLOAT32])
-        write(folders[variant], variant=SAVED_MODELS[variant])
-        runs = {name: open_models.enter_context(loaded(path)) for name, path in folders.items()}
+        write(folders[variant], variant)
+        runs = {name: _opened(path, open_models) for name, path in folders.items()}
         times = measure_seconds(runs, scored)
         figures = {}
         for name, run in runs.items():
@@ -81,6 +84,12 @@ def export_variant(
         for each in folders[variant].iterdir():
             shutil.move(each, new_folder)
     return folder
+
+
+def _opened(folder: Path, open_models: contextlib.ExitStack) -> Run:
+    if (folder / LITERT).is_file():
+        return LiteModel(folder).predict
+    return open_models.enter_context(loaded(folder))
 
 
 def measure_score(run: Run, scored: Scoring) -> float:
