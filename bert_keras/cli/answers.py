@@ -1,6 +1,7 @@
 """Predicts for texts on the command line, and prints the answers."""
 
 from collections.abc import Sequence
+from pathlib import Path
 
 from bert_keras.checkpoints import native
 from bert_keras.checkpoints.formats import detect_format
@@ -8,10 +9,17 @@ from bert_keras.checkpoints.hub import located
 from bert_keras.errors import InputError
 from bert_keras.kinds.kind import Asked, Kind
 from bert_keras.kinds.known import KINDS
+from bert_keras.serving.version_folder import METADATA, next_version
 
 
 def answers(name: str, texts: Sequence[str]) -> tuple[type[Kind], Asked]:
     """Returns the kind of a model, and its answer for each text, pair or question."""
+    if is_exported(name):
+        from bert_keras.serving.litert import load_exported
+
+        exported = load_exported(name)
+        kind, num_columns = type(exported.kind), len(exported.metadata.text_columns)
+        return kind, kind.ask(exported, _columns(kind, texts, num_columns=num_columns, source=name))
     from bert_keras.checkpoints.checkpoint import present
     from bert_keras.models.loading import load_model
 
@@ -20,6 +28,12 @@ def answers(name: str, texts: Sequence[str]) -> tuple[type[Kind], Asked]:
     num_columns = len(model.stored_metadata(tokenizer).text_columns)
     columns = _columns(model.kind, texts, num_columns=num_columns, source=name)
     return model.kind, model.kind.ask(model, columns)
+
+
+def is_exported(name: str) -> bool:
+    """Returns whether `name` is a version folder of an export, or the folder of all versions."""
+    folders = (Path(name), Path(name, str(next_version(name) - 1)))
+    return any((folder / METADATA).is_file() for folder in folders)
 
 
 def check_texts(name: str, texts: Sequence[str]) -> None:

@@ -80,8 +80,8 @@ def inspect(options: argparse.Namespace) -> None:
 )
 def export(options: argparse.Namespace) -> None:
     """Write a model as saved_models/NAME/VERSION and verify it with TF Serving's loader."""
-    from bert_keras.exporting.version_folder import check_model_name, check_version, next_version
     from bert_keras.serving import container_files
+    from bert_keras.serving.version_folder import check_model_name, check_version, next_version
 
     check_model_name(options.name)
     if options.serving_config:
@@ -120,9 +120,9 @@ def export(options: argparse.Namespace) -> None:
 )
 def serve(options: argparse.Namespace) -> None:
     """Serve saved_models/NAME on this machine with TF Serving's REST API."""
-    from bert_keras.exporting.version_folder import variant_of
     from bert_keras.serving.limits import Limits
     from bert_keras.serving.server import serve
+    from bert_keras.serving.version_folder import variant_of
     from bert_keras.serving.versions import chosen_versions
 
     folders = chosen_versions(options.model, options.versions).values()

@@ -7,7 +7,7 @@ import os
 from functools import partial
 
 from bert_keras.arguments import checked, count, flag, option, required
-from bert_keras.cli.answers import answers, check_texts, lines
+from bert_keras.cli.answers import answers, check_texts, is_exported, lines
 from bert_keras.cli.program import (
     FILE,
     MODEL,
@@ -89,6 +89,7 @@ def evaluate(options: argparse.Namespace) -> None:
     option("--submission", "ZIP", "zip of --output's folder for GLUE's server", type=FILE),
     examples="""
   bert-keras predict runs/sst2/model "a good film"
+  bert-keras predict saved_models/sst2 "a good film"
   bert-keras predict google-bert/bert-base-uncased "The capital of France is [MASK]."
   bert-keras predict runs/mrpc/model --data glue/MRPC --output MRPC.tsv
   bert-keras predict runs/mnli/model --data glue/MNLI --split ax \\
@@ -106,8 +107,9 @@ def predict(options: argparse.Namespace) -> None:
     if options.data:
         _predict_file(options)
         return
-    check_texts(options.model, options.texts)
-    start_keras(options)
+    if not is_exported(options.model):
+        check_texts(options.model, options.texts)
+        start_keras(options)
     kind, found = answers(options.model, options.texts)
     if options.json:
         text = json.dumps([answer for _, answer in found], indent=2, ensure_ascii=False)

@@ -34,17 +34,17 @@ from bert_keras.exporting.servable import (
 )
 from bert_keras.exporting.text_ops.text_to_inputs import TextToInputs
 from bert_keras.exporting.variants.variant import Variant, replaced_attributes
-from bert_keras.exporting.verify import run_in_fresh_process, to_arrays
-from bert_keras.exporting.version_folder import (
+from bert_keras.files import StrPath, atomic_folder, write_json
+from bert_keras.kinds.kind import Kind
+from bert_keras.kinds.known import KINDS
+from bert_keras.serving.verify import run_in_fresh_process, to_arrays
+from bert_keras.serving.version_folder import (
     LITERT,
     METADATA,
     WARMUP,
     check_version,
     file_digests,
 )
-from bert_keras.files import StrPath, atomic_folder, write_json
-from bert_keras.kinds.kind import Kind
-from bert_keras.kinds.known import KINDS
 from bert_keras.text.fast_tokenizer import write_vocabulary
 from bert_keras.text.packing import pack
 from bert_keras.text.tokenizer import TextTokenizer
@@ -224,7 +224,7 @@ def requests_of(
     tokenizer: TextTokenizer,
     max_length: int,
 ) -> list[dict]:
-    """Creates a request of some texts for each signature, in the form of exporting/verify.py."""
+    """Creates a request of some texts for each signature, in the form of serving/verify.py."""
     ids = tokenizer.ids_batch(texts)
     pairs = [ids, [*ids[1:], *ids[:1]]][: len(input_specs(signatures[TEXT_SIGNATURE]))]
     tensors = pack(*pairs, vocabulary=tokenizer.vocabulary, max_length=max_length)

@@ -14,7 +14,7 @@ from tensorflow.core.framework.types_pb2 import DataType
 
 from bert_keras.errors import require
 from bert_keras.exporting.servable import Signature, input_specs
-from bert_keras.exporting.verify import to_arrays
+from bert_keras.serving.verify import to_arrays
 
 # Runs pickled requests of a version folder in a process without TensorFlow and Keras.
 _PROGRAM = """

@@ -11,8 +11,8 @@ from urllib.parse import quote
 from jinja2 import Environment, PackageLoader, StrictUndefined
 
 from bert_keras.errors import InputError
-from bert_keras.exporting.version_folder import METADATA
 from bert_keras.files import json_object
+from bert_keras.serving.version_folder import METADATA
 
 IMAGE_VERSION = "2.20.0"  # of TF Serving, whose ops the tests of exports compare
 CONFIG_FILES = ("models.config", "batching_parameters.txt", "monitoring.config")

@@ -11,7 +11,6 @@ from tqdm import tqdm
 from bert_keras.config import ModelMetadata
 from bert_keras.data.encoded import longest_first_batches, say_cut
 from bert_keras.errors import InputError, check_count, require, suggest_keyword_names
-from bert_keras.exporting.version_folder import LITERT, METADATA, next_version
 from bert_keras.files import StrPath, check_exists, json_object
 from bert_keras.kinds.choice import Choice
 from bert_keras.kinds.kind import columns_of_answers, softmax
@@ -19,6 +18,7 @@ from bert_keras.kinds.known import KINDS
 from bert_keras.serving.embeddings_api import COUNTS
 from bert_keras.serving.model import LoadError, ServedModel
 from bert_keras.serving.rest_api import DEFAULT_SIGNATURE, Refusal, Tensors
+from bert_keras.serving.version_folder import LITERT, METADATA, next_version
 from bert_keras.text.columns import columns_of
 from bert_keras.text.fast_tokenizer import tokenizer_of, vocabulary_in
 

@@ -8,9 +8,9 @@ from typing import Any
 
 import numpy as np
 
-from bert_keras.exporting.verify import register_text_ops
-from bert_keras.exporting.version_folder import METADATA
 from bert_keras.serving.rest_api import Refusal, Tensors
+from bert_keras.serving.verify import register_text_ops
+from bert_keras.serving.version_folder import METADATA
 
 # TensorFlow error code -> HTTP status, from ToHTTPStatusCode in
 # tensorflow_serving/model_servers/http_server.cc; any other code becomes 500.

@@ -9,12 +9,12 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from bert_keras.errors import InputError
-from bert_keras.exporting.version_folder import LITERT, WARMUP, changed_file, is_version
 from bert_keras.files import StrPath, check_exists
 from bert_keras.serving.batching import Batcher
 from bert_keras.serving.limits import Limits
 from bert_keras.serving.model import LoadError, ServedModel, SessionModel
 from bert_keras.serving.rest_api import CODES, DEFAULT_SIGNATURE, Call, Refusal, Tensors
+from bert_keras.serving.version_folder import LITERT, WARMUP, changed_file, is_version
 
 
 def chosen_versions(model_folder: StrPath, numbers: Sequence[int] = ()) -> dict[int, Path]:

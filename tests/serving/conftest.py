@@ -11,9 +11,9 @@ import pytest
 import tensorflow as tf
 from tensorflow.python.ops import gen_data_flow_ops
 
-from bert_keras.exporting.version_folder import METADATA
 from bert_keras.serving.limits import Limits
 from bert_keras.serving.server import running_server
+from bert_keras.serving.version_folder import METADATA
 
 
 def spec(name, dtype, *shape):

@@ -11,8 +11,8 @@ import yaml
 from google.protobuf import text_format
 from tensorflow_serving.config.model_server_config_pb2 import ModelServerConfig
 
-from bert_keras.exporting.version_folder import METADATA
 from bert_keras.serving import container_files
+from bert_keras.serving.version_folder import METADATA
 
 IMAGE = f"tensorflow/serving:{container_files.IMAGE_VERSION}"
 KSERVE_SCHEMA = Path(__file__).with_name("schemas") / "kserve.json"  # of the public documentation

@@ -1,19 +1,12 @@
 """Models in LiteRT's format answer as the SavedModels do, without TensorFlow and Keras."""
 
-import json
-import subprocess
-import sys
-
 import numpy as np
 import pytest
 
-from bert_keras import load_exported
-from bert_keras.errors import InputError
 from bert_keras.kinds.known import KINDS
 from bert_keras.models.loading import MODELS
 from bert_keras.serving.litert import LiteModel
 from bert_keras.serving.model import SessionModel
-from bert_keras.serving.rest_api import Refusal
 from bert_keras.text.fast_tokenizer import tokenizer_of
 from tests.factories import random_metadata, tiny_vocabulary, with_noise
 

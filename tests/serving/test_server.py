@@ -14,10 +14,10 @@ import pytest
 import tensorflow as tf
 
 from bert_keras.errors import InputError
-from bert_keras.exporting.version_folder import METADATA
 from bert_keras.serving.client import Client
 from bert_keras.serving.limits import Limits
 from bert_keras.serving.server import running_server, serve
+from bert_keras.serving.version_folder import METADATA
 from tests.factories import wait_for
 from tests.serving.conftest import save, served_by_command, spec
 

@@ -7,10 +7,10 @@ import time
 import pytest
 
 from bert_keras.exporting.export import write_warmup
-from bert_keras.exporting.version_folder import WARMUP
 from bert_keras.serving.limits import Limits
 from bert_keras.serving.model import LoadError
 from bert_keras.serving.rest_api import Call, Refusal
+from bert_keras.serving.version_folder import WARMUP
 from bert_keras.serving.versions import Versions, load_version
 from tests.factories import wait_for
 

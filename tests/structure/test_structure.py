@@ -17,8 +17,8 @@ ROOT = Path(__file__).resolve().parents[2]
 # Lowest first. A file imports from its own package and from those listed before it.
 ORDER = (
     *("fields", "errors", "arguments", "files", "text", "config", "families", "data"),
-    *("reports", "kinds", "layers", "distribution", "checkpoints", "training", "exporting"),
-    *("models", "downstream", "runs", "serving", "experiments", "cli"),
+    *("reports", "kinds", "layers", "distribution", "checkpoints", "training", "serving"),
+    *("exporting", "models", "downstream", "runs", "experiments", "cli"),
 )
 
 PACKAGES = ("bert_keras", "tfrecords_tools")

@@ -16,10 +16,10 @@ from tqdm import tqdm
 from bert_keras.data.encoded import Encoded, longest_first_batches
 from bert_keras.errors import InputError
 from bert_keras.exporting.variants.variant import Bfloat16, Float16, Variant
-from bert_keras.exporting.verify import Run, loaded
-from bert_keras.exporting.version_folder import LITERT, METADATA
 from bert_keras.files import StrPath, atomic_folder, json_object, readable_size, write_json
 from bert_keras.serving.litert import LiteModel
+from bert_keras.serving.verify import Run, loaded
+from bert_keras.serving.version_folder import LITERT, METADATA
 
 if TYPE_CHECKING:
     from bert_keras.downstream.task import Task

@@ -14,11 +14,11 @@ from bert_keras.exporting.variants.export_variant import (
     measure_score,
     measure_seconds,
 )
-from bert_keras.exporting.verify import loaded, run_requests
-from bert_keras.exporting.version_folder import METADATA
 from bert_keras.models.loading import load_model
 from bert_keras.runs.evaluate import predict_examples
 from bert_keras.runs.export import export
+from bert_keras.serving.verify import loaded, run_requests
+from bert_keras.serving.version_folder import METADATA
 from tests.exporting.variants.fine_tuned import TABLES, fine_tuned
 
 

@@ -12,10 +12,10 @@ from bert_keras.errors import InputError
 from bert_keras.exporting.variants import variant as module
 from bert_keras.exporting.variants.export_variant import SAVED_MODELS
 from bert_keras.exporting.variants.variant import Bfloat16
-from bert_keras.exporting.verify import run_requests
 from bert_keras.layers.block import FeedForward
 from bert_keras.models.loading import load_model
 from bert_keras.runs.export import export
+from bert_keras.serving.verify import run_requests
 from bert_keras.text.packing import encode
 from bert_keras.text.tokenizer import WordPieceTokenizer
 from tests.exporting.variants.fine_tuned import SIZES, TEXTS, VOCABULARY, fine_tuned
