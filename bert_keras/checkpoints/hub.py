@@ -47,17 +47,13 @@ def downloaded(name: str, revision: str | None = None) -> Path:
         import kagglehub
 
         return Path(kagglehub.model_download(handle.removeprefix(KAGGLE)))
-    name, _, tag = name.removeprefix(HUGGING_FACE).partition("@")
-    return _from_hugging_face(name, revision or tag or None)
-
-
-def _from_hugging_face(name: str, revision: str | None) -> Path:
     from huggingface_hub import errors, snapshot_download
     from huggingface_hub.constants import HF_HUB_OFFLINE
 
+    name, _, tag = name.removeprefix(HUGGING_FACE).partition("@")
     wanted = {"allow_patterns": _FILES, "ignore_patterns": "checkpoint-*"}
     try:
-        folder = Path(snapshot_download(name, revision=revision, **wanted))
+        folder = Path(snapshot_download(name, revision=revision or tag or None, **wanted))
         if not any(any(folder.glob(weights)) for weights in _FILES[:2]):
             if importlib.util.find_spec("torch") is None:
                 raise InputError(f"{name} has only pytorch_model.bin; pip install torch")

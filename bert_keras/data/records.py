@@ -149,10 +149,19 @@ class Records:
     def _epoch(self, seed: int | None, number: int) -> Iterator[tuple[str, bytes]]:
         """Yields the file and the bytes of each record, shuffled unless the seed is None."""
         if seed is None:
-            return chain.from_iterable(map(_read, self.files))
+            yield from chain.from_iterable(map(_read, self.files))
+            return
         generator = np.random.default_rng((seed, number))
         files = [self.files[index] for index in generator.permutation(len(self.files))]
-        return _shuffled(_interleaved(files), generator)
+        records = _interleaved(files)
+        # Yields a random record of a buffer, in which the next record takes its place.
+        buffer = [*islice(records, SHUFFLE_BUFFER)]
+        places = iter(lambda: generator.integers(len(buffer), size=1024).tolist(), None)
+        for record, place in zip(records, chain.from_iterable(places), strict=False):
+            yield buffer[place]
+            buffer[place] = record
+        generator.shuffle(buffer)
+        yield from buffer
 
 
 def _read(file: str) -> Iterator[tuple[str, bytes]]:
@@ -168,14 +177,3 @@ def _interleaved(files: Sequence[str]) -> Iterator[tuple[str, bytes]]:
         block = [*islice(reader, BLOCK)]
         yield from block
         in_turn.extend([reader] if len(block) == BLOCK else islice(readers, 1))
-
-
-def _shuffled(records: Iterator, generator: np.random.Generator) -> Iterator:
-    """Yields a random record of a buffer, in which the next record takes its place."""
-    buffer = [*islice(records, SHUFFLE_BUFFER)]
-    places = iter(lambda: generator.integers(len(buffer), size=1024).tolist(), None)
-    for record, place in zip(records, chain.from_iterable(places), strict=False):
-        yield buffer[place]
-        buffer[place] = record
-    generator.shuffle(buffer)
-    yield from buffer

@@ -227,7 +227,13 @@ class Span(Kind):
         all_questions, passages = columns
         questions = []
         for number, (question, context) in enumerate(zip(all_questions, passages, strict=True)):
-            answers = () if labels is None else _answers(labels[number])
+            answer = None if labels is None else labels[number]
+            if isinstance(answer, dict):
+                starts_and_texts = answer["answer_start"], answer["text"]
+                is_one = isinstance(answer["text"], str)
+                answer = starts_and_texts if is_one else [*zip(*starts_and_texts, strict=True)]
+            pairs = answer if isinstance(answer, list) else [answer] if answer else []
+            answers = tuple(Answer(text, int(start)) for start, text in pairs)
             texts = {"id": "", "question": question, "context": context}
             each = Question(**texts, answers=answers, location=f"text [{number}]")
             if answers and each.target is None:
@@ -296,16 +302,6 @@ def question_windows(
     """Returns the windows of questions of at most `max_length` tokens."""
     options = {"stride": settings.stride, "max_question_length": settings.max_question_length}
     return windows_over(questions, tokenizer, max_length=max_length, **options)
-
-
-def _answers(answer: Any) -> tuple[Answer, ...]:
-    """Returns the answers of a question; () if there is none."""
-    if isinstance(answer, dict):
-        texts, starts = answer["text"], answer["answer_start"]
-        is_one = isinstance(texts, str)
-        answer = (starts, texts) if is_one else [*zip(starts, texts, strict=True)]
-    pairs = answer if isinstance(answer, list) else [answer] if answer else []
-    return tuple(Answer(text, int(start)) for start, text in pairs)
 
 
 def _marked_context(question: Question, predicted: str) -> "Markup":

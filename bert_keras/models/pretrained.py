@@ -93,7 +93,11 @@ def check_inputs(inputs: Any, config: BertConfig) -> None:
         found = found or f"a {type(inputs).__name__}"
         expected = "a dict of different arrays, as tokenizer(texts) returns"
         raise InputError(f"the inputs are {found}; expected {expected}")
-    shapes = {name: _shape(inputs[name]) for name in inputs if name in _TOKEN_FEATURES}
+    shapes = {}  # None is any size, () an unknown shape
+    for name, array in inputs.items():
+        if name in _TOKEN_FEATURES:
+            shape = getattr(array, "shape", ())
+            shapes[name] = () if getattr(shape, "rank", 0) is None else tuple(shape)
     shape = shapes["input_ids"]
     if not shape:
         return
@@ -113,12 +117,6 @@ def check_inputs(inputs: Any, config: BertConfig) -> None:
         if ids.dtype.kind not in "iu" or not 0 <= least <= most < end:
             found = f"input_ids are {ids.dtype} of {least} to {most}"
             raise InputError(f"{found}; expected whole numbers of 0 to {end - 1}")
-
-
-def _shape(array: Any) -> tuple:
-    """Returns a static shape, in which None is any size; () if it is unknown."""
-    shape = getattr(array, "shape", ())
-    return () if getattr(shape, "rank", 0) is None else tuple(shape)
 
 
 def named_inputs(inputs: Mapping) -> dict:

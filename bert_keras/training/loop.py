@@ -92,23 +92,19 @@ def for_devices(batches: Batches):
         return batches.for_fit()
 
     def padded_batches(first: int):
-        return (_pad_batch(batch, multiple=devices) for batch in batches.skip(first))
+        for inputs, targets, *weights in batches.skip(first):
+            num_rows = len(keras.tree.flatten(inputs)[0])
+            rows = np.arange(num_rows + -num_rows % devices) % num_rows
+            if not weights:  # leaves the mean loss unchanged
+                weight = np.full(num_rows, len(rows) / num_rows, "float32")
+                weights = [keras.tree.map_structure(lambda _, w=weight: w, targets)]
+            batch = (inputs, targets, *weights)
+            padded = keras.tree.map_structure(lambda x, rows=rows: x[rows], batch)
+            for weight in keras.tree.flatten(padded[2]):
+                weight[num_rows:] = 0
+            yield padded
 
     return Batches(padded_batches, spec=None, num_batches=batches.num_batches).for_fit()
-
-
-def _pad_batch(batch: tuple, *, multiple: int) -> tuple:
-    """Adds copies of the first rows, with weights that leave the mean loss unchanged."""
-    inputs, targets, *weights = batch
-    num_rows = len(keras.tree.flatten(inputs)[0])
-    rows = np.arange(num_rows + -num_rows % multiple)
-    if not weights:
-        weight = np.full(num_rows, len(rows) / num_rows, "float32")
-        weights = [keras.tree.map_structure(lambda _: weight, targets)]
-    padded = keras.tree.map_structure(lambda x: x[rows % num_rows], (inputs, targets, *weights))
-    for weight in keras.tree.flatten(padded[2]):
-        weight[num_rows:] = 0
-    return padded
 
 
 class StopAfter(keras.callbacks.Callback):

@@ -61,13 +61,10 @@ class NormsByLayer(keras.callbacks.Callback):
         for kind, norms in all_norms.items():
             squares: dict[str, float] = defaultdict(float)
             for weight, norm in zip(weights, ops.convert_to_numpy(norms), strict=True):
-                squares[_layer_name(weight.path)] += float(norm) ** 2
+                layer = re.search(r"(?:^|/)encoder/([^/]+)", weight.path)
+                name = re.sub(r"^layer_(\d)$", r"layer_0\1", layer[1]) if layer else "heads"
+                squares[name] += float(norm) ** 2
             logs |= {f"{kind}_norm/{name}": math.sqrt(each) for name, each in squares.items()}
-
-
-def _layer_name(path: str) -> str:
-    part = re.search(r"(?:^|/)encoder/([^/]+)", path)
-    return re.sub(r"^layer_(\d)$", r"layer_0\1", part[1]) if part else "heads"
 
 
 def write_hyperparameters(logs: str | os.PathLike, hyperparameters: Mapping[str, object]) -> None:
