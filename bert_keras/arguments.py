@@ -21,10 +21,15 @@ Run = Callable[[argparse.Namespace], None]
 
 
 def option(names: str, metavar: str, help: str, default: Any = None, **details: Any) -> Argument:
-    """Returns an option or a positional argument, whose `names` are such as "-o --output".
+    """Returns an option or a positional argument.
 
-    The default is appended to the help text, and a value has its type. An option with several
-    values may be given several times. `details` are other arguments of `Parser.add_argument`.
+    Args:
+        names: Its names, such as "-o --output" or "model".
+        metavar: How the usage names its value. A DIR or FILE must not be empty.
+        help: The help text, to which the default is appended.
+        default: The default; a value has its type. None or [] is not shown.
+        **details: Other arguments of `Parser.add_argument`. An option with several values may be
+            given several times.
     """
     if details.get("nargs") == "*" or (details.get("nargs") == "+" and names.startswith("-")):
         details.setdefault("action", "extend")

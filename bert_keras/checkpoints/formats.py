@@ -110,7 +110,11 @@ def write_checkpoint(
 ) -> tuple[str, ...]:
     """Writes a new folder, as a whole or not at all, and returns how readers of the format differ.
 
-    With `overwrite`, it may replace a folder of the format "bert-keras" that contains nothing else.
+    Args:
+        folder: The folder, on this machine.
+        format: A name in `FORMATS`, except "keras-hub".
+        overwrite: Whether to replace a "bert-keras" folder that contains nothing else.
+        readme: The contents of README.md; "" writes none.
     """
     check_name(format, FORMATS.keys() - {"keras-hub"}, what="format")
     if is_remote(folder):

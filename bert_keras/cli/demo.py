@@ -48,6 +48,13 @@ def demo(
     """Runs every stage in a new numbered folder, prints its contents and returns it.
 
     The classifier predicts to which of the longest documents of the corpus a paragraph belongs.
+
+    Args:
+        corpus: Text files, in which a blank line ends a document; by default Python's reference.
+        pretrained: A checkpoint that replaces the pretraining.
+        output: The folder of all demos.
+        num_steps: Pretraining steps; by default as in the recipe.
+        seed: The seed of all random numbers.
     """
     changes = {"seed": seed} if num_steps is None else {"seed": seed, "num_steps": num_steps}
     recipe, _ = pretrain_settings("demo", teacher=None, changes=changes)

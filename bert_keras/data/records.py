@@ -104,7 +104,16 @@ class Records:
         masking: DynamicMasking | None = None,
         objective: PretrainingExamples = MASKED_AND_LABELLED,
     ) -> Batches:
-        """Returns batches of NumPy arrays; see `pretraining_dataset` for the arguments."""
+        """Returns batches of NumPy arrays.
+
+        Args:
+            batch_size: Records of a batch.
+            seed: The seed of the order; None keeps the order of the files.
+            repeat: Whether to repeat the records without end.
+            drop_remainder: Whether to omit the last records if they are fewer than a batch.
+            masking: How to mask records without predictions.
+            objective: Which examples to make; see `pretraining_dataset`.
+        """
         file, schema, vocab_size = self.files[0], self.schema, self._vocab_size
         has_masks, is_masking = schema.max_predictions > 0, masking is not None
         needs_masking = objective.reads_masks and not has_masks

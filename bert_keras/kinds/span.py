@@ -112,8 +112,13 @@ def predicted_answers(
 
     The score of a span from token i to token j >= i is S.T_i + E.T_j. The score of "no answer",
     S.C + E.C, is the minimum over the windows of the question. In SQuAD 2.0, a question whose null
-    odds exceed `settings.null_threshold` gets the prediction "". `outputs` has the logits "start"
-    and "end" of each window, [T]. The candidates have different texts.
+    odds exceed `settings.null_threshold` gets the prediction "". The candidates have different
+    texts.
+
+    Args:
+        contexts: The context of each question.
+        outputs: The logits "start" and "end" of each window, float [T].
+        settings: How to choose answers.
     """
     predictions = []
     for index, context in enumerate(contexts):
@@ -160,6 +165,13 @@ def best_spans(
 
     A valid span has at most `settings.max_answer_length` tokens and starts in the window that has
     the maximum context of its first token. Its first and its last token are not white space.
+
+    Args:
+        windows: The windows of all questions.
+        question: The number of the question.
+        outputs: The logits "start" and "end" of each window, float [T].
+        settings: How to choose answers.
+        context: The context of the question.
     """
     max_answer_length = settings.max_answer_length
     num_before = np.cumsum([0, *(not character.isspace() for character in context)])
@@ -299,7 +311,12 @@ def span_losses() -> dict[str, Any]:
 def question_windows(
     questions: Sequence[Question], tokenizer: Any, settings: SpanSettings, *, max_length: int
 ) -> QuestionWindows:
-    """Returns the windows of questions of at most `max_length` tokens."""
+    """Returns the windows of questions.
+
+    Args:
+        settings: The stride and the length of a question.
+        max_length: Maximum number of tokens of a window, special tokens included.
+    """
     options = {"stride": settings.stride, "max_question_length": settings.max_question_length}
     return windows_over(questions, tokenizer, max_length=max_length, **options)
 

@@ -107,7 +107,13 @@ def windows_over(
     stride: int,
     max_question_length: int,
 ) -> QuestionWindows:
-    """Makes the windows of questions; a context of several questions is tokenized only once."""
+    """Makes the windows of questions; a context of several questions is tokenized only once.
+
+    Args:
+        max_length: Maximum number of tokens of a window, special tokens included.
+        stride: Tokens between the starts of two windows of a context.
+        max_question_length: Maximum number of tokens of a question; it is cut at its end.
+    """
     num_specials = tokenizer.vocabulary.num_specials(2)
     contexts: dict[str, int] = {}
     context_Q = np.array([contexts.setdefault(q.context, len(contexts)) for q in questions])

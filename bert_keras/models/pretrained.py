@@ -245,7 +245,13 @@ class Pretrained(ConfiguredModel):
         source: str | os.PathLike,
         new: Collection[str] = (),
     ) -> Self:
-        """Builds a model with the weights of an open checkpoint; see `build_model`."""
+        """Builds a model with the weights of an open checkpoint.
+
+        Args:
+            metadata: The metadata of the model, which may differ from the checkpoint's.
+            source: The path of the checkpoint, for the load report and errors.
+            new: Parts that start with random weights.
+        """
         from bert_keras.checkpoints.pretrained import build_model
 
         return build_model(cls, checkpoint, metadata=metadata, source=source, new=new)

@@ -152,8 +152,8 @@ class TextInputs(Pretrained):
             kind = self._text_kind(y)
             rows = text_rows(self, kind, x, y, sample_weight)
             share = validation_split if validation_data is None else 0.0
-            num_texts = len(columns_of(x)[0])
-            learned, held_out = divided(rows, y, num_texts=num_texts, share=share)
+            labels = [""] * len(columns_of(x)[0]) if y is None else as_list(y)
+            learned, held_out = divided(rows, labels, share=share)
             batches = training_batches(rows, learned, size, is_shuffled=shuffle)
             steps_per_epoch = steps_per_epoch or -(-len(learned) // size)
             weights = weights_by_id(kind, class_weight)

@@ -25,9 +25,14 @@ def fit_resumable(
     """Trains with `model.fit` from the newest saved state, and returns its step.
 
     Without a saved state the training starts at the step of the optimizer, which is greater than 0
-    if the state of another run was loaded into it. `make_batches` creates the same endless batches
-    on each call, `held_out` is scored whenever the state is saved, and the callbacks of `board` add
-    values to the logs of an epoch.
+    if the state of another run was loaded into it.
+
+    Args:
+        make_batches: Creates the same endless batches on each call.
+        settings: The steps, the folder and how often to save.
+        held_out: Batches that are scored whenever the state is saved.
+        evaluations: Scores the model after every epoch, and may end the training.
+        board: Callbacks that add values to the logs of an epoch.
     """
     if keras.config.backend() != "tensorflow" and num_devices() > 1:
         losses = keras.tree.flatten(model.loss)

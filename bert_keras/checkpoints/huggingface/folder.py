@@ -133,7 +133,12 @@ def write(checkpoint: Checkpoint, folder: Path) -> tuple[str, ...]:
 def weight_names(
     family: Family, model: str, config: BertConfig, *, is_bare: bool = True
 ) -> dict[str, str]:
-    """Returns the names of weights in transformers by public names; `is_bare`: without `bert.`."""
+    """Returns the names of weights in transformers by their public names.
+
+    Args:
+        model: The name of our model class.
+        is_bare: Whether the names of the encoder begin without a prefix such as "bert.".
+    """
     prefix = "" if is_bare else f"{family.prefix or family.kind}."
     parts = ("encoder", "next_sentence", *KINDS[model].heads)
     names = {**KINDS[model].weight_names, **family.weight_names}
