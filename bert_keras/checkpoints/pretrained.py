@@ -25,6 +25,7 @@ from bert_keras.config import (
 )
 from bert_keras.errors import InputError, check_name, listed, printable
 from bert_keras.families import family_of
+from bert_keras.files import StrPath
 from bert_keras.text.vocab import Vocabulary
 
 if TYPE_CHECKING:
@@ -106,7 +107,7 @@ def build_model(
     checkpoint: Checkpoint,
     *,
     metadata: ModelMetadata,
-    source: str | os.PathLike,
+    source: StrPath,
     new: Collection[str] = (),
     name: str | None = None,
 ) -> Model:
@@ -204,7 +205,7 @@ def checkpoint_of_model(
 
 def save_model(  # noqa: PLR0913 - each argument after the metadata is optional
     model: keras.Model,
-    folder: str | os.PathLike,
+    folder: StrPath,
     *,
     metadata: ModelMetadata,
     vocabulary: Vocabulary | None,

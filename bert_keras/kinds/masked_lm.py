@@ -37,7 +37,7 @@ class MaskedLM(Kind):
     answers_texts = True
 
     @classmethod
-    def lines(cls, answer):
+    def lines(cls, answer: dict):
         masks = zip(answer["tokens"], answer["probabilities"], strict=True)
         return [", ".join(map("{} {:.3f}".format, *mask)) for mask in masks]
 

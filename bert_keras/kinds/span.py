@@ -69,6 +69,13 @@ class SpanSettings:
         if max_length < least:
             raise InputError(f"max_length is {max_length}; expected at least {least}")
 
+    def windows(
+        self, questions: Sequence[Question], tokenizer: Any, *, max_length: int
+    ) -> QuestionWindows:
+        """Returns the windows of questions of at most `max_length` tokens."""
+        options = {"stride": self.stride, "max_question_length": self.max_question_length}
+        return windows_over(questions, tokenizer, max_length=max_length, **options)
+
 
 @dataclass(frozen=True, slots=True)
 class Candidate:
@@ -235,7 +242,7 @@ class Span(Kind):
     def settings(self) -> SpanSettings:
         return SpanSettings.of_model(self.metadata)
 
-    def encoded(self, columns, labels=None):
+    def encoded(self, columns: Sequence[list], labels: Any = None):
         all_questions, passages = columns
         questions = []
         for number, (question, context) in enumerate(zip(all_questions, passages, strict=True)):
@@ -251,14 +258,12 @@ class Span(Kind):
             if answers and each.target is None:
                 raise InputError(each.misplaced)
             questions.append(each)
-        return question_windows(
-            questions, self.tokenizer, self.settings, max_length=self.metadata.max_length
-        )
+        return self.settings.windows(questions, self.tokenizer, max_length=self.metadata.max_length)
 
     def compile_arguments(self):
         return span_losses()
 
-    def answers(self, columns, rows: Any, outputs):
+    def answers(self, columns: Sequence[list], rows: Any, outputs: Sequence):
         settings = replace(self.settings, num_best=2)  # only the best candidate is returned
         found = predicted_answers(columns[1], rows, outputs, settings)
         return [
@@ -268,11 +273,11 @@ class Span(Kind):
         ]
 
     @classmethod
-    def lines(cls, answer):
+    def lines(cls, answer: dict):
         return [answer["answer"] or "no answer"]
 
     @classmethod
-    def findings(cls, task, examples, predictions):
+    def findings(cls, task: Any, examples: Sequence, predictions: Sequence):
         """Returns questions with a score below 1, and of SQuAD 2.0 a matrix of "no answer"."""
         from markupsafe import Markup
 
@@ -306,19 +311,6 @@ def span_losses() -> dict[str, Any]:
     loss = keras.losses.SparseCategoricalCrossentropy(from_logits=True)
     weights = {"start": 0.5, "end": 0.5}
     return {"loss": dict.fromkeys(weights, loss), "loss_weights": weights}
-
-
-def question_windows(
-    questions: Sequence[Question], tokenizer: Any, settings: SpanSettings, *, max_length: int
-) -> QuestionWindows:
-    """Returns the windows of questions.
-
-    Args:
-        settings: The stride and the length of a question.
-        max_length: Maximum number of tokens of a window, special tokens included.
-    """
-    options = {"stride": settings.stride, "max_question_length": settings.max_question_length}
-    return windows_over(questions, tokenizer, max_length=max_length, **options)
 
 
 def _marked_context(question: Question, predicted: str) -> "Markup":

@@ -2,7 +2,6 @@
 
 import dataclasses
 import inspect
-import os
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence, Set
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Self
@@ -22,7 +21,7 @@ from bert_keras.errors import (
     quoted,
     suggest_keyword_names,
 )
-from bert_keras.files import json_object, refuse_existing, write_json
+from bert_keras.files import StrPath, json_object, refuse_existing, write_json
 from bert_keras.kinds.kind import Kind
 from bert_keras.layers.embeddings import SharedEmbeddings
 
@@ -67,7 +66,7 @@ class ConfiguredModel(keras.Model):
         }
 
     @classmethod
-    def from_config(cls, config, custom_objects=None):
+    def from_config(cls, config: dict, custom_objects: dict | None = None):
         arguments = {**config}
         frozen = arguments.pop("frozen", None)
         model = cls(BertConfig(**arguments.pop("config")), **arguments)
@@ -151,7 +150,7 @@ class Pretrained(ConfiguredModel):
     @suggest_keyword_names
     def from_pretrained(  # noqa: PLR0913 - public; each argument is optional
         cls,
-        name_or_folder: str | os.PathLike,
+        name_or_folder: StrPath,
         *,
         labels: Sequence[str] | int = (),
         num_labels: int | None = None,
@@ -242,7 +241,7 @@ class Pretrained(ConfiguredModel):
         checkpoint: "Checkpoint",
         *,
         metadata: ModelMetadata,
-        source: str | os.PathLike,
+        source: StrPath,
         new: Collection[str] = (),
     ) -> Self:
         """Builds a model with the weights of an open checkpoint.
@@ -291,7 +290,7 @@ class Pretrained(ConfiguredModel):
     @suggest_keyword_names
     def save_pretrained(
         self,
-        path: str | os.PathLike,
+        path: StrPath,
         *,
         format: str = "bert-keras",
         tokenizer: "TextTokenizer | None" = None,
@@ -322,7 +321,7 @@ class Pretrained(ConfiguredModel):
             print_field("note", note)
         return Path(path)
 
-    def save(self, filepath, *args, **kwargs):
+    def save(self, filepath: StrPath, *args, **kwargs):
         """Writes a .keras file as `keras.Model.save` does, with the tokenizer and the metadata."""
         self.get_config()  # raises InputError before Keras creates the file
         super().save(filepath, *args, **kwargs)
@@ -343,7 +342,7 @@ class Pretrained(ConfiguredModel):
             self.metadata = ModelMetadata.from_dict(json_object(Path(dir_path, _METADATA)))
             self.tokenizer = tokenizer_of(vocabulary, **self.metadata.tokenizer_settings)
 
-    def export(self, path: str | os.PathLike, **options: Any) -> Path:
+    def export(self, path: StrPath, **options: Any) -> Path:
         """Writes the model as a SavedModel that takes texts, as `bert_keras.export` does.
 
         This replaces `keras.Model.export`, whose SavedModel takes token ids. For other formats use

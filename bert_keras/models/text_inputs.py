@@ -62,7 +62,7 @@ class TextInputs(Pretrained):
         """The names of the labels, in the order of the logits; () for a model without labels."""
         return (self.metadata or self.new_metadata()).labels
 
-    def compile(self, optimizer="rmsprop", loss=None, *args, **kwargs):
+    def compile(self, optimizer: Any = "rmsprop", loss: Any = None, *args, **kwargs):
         """Configures the training as `keras.Model.compile`; warns of losses of probabilities."""
         for each in keras.tree.flatten(loss):
             is_named = isinstance(each, str) and each.lower().endswith("crossentropy")
@@ -74,17 +74,17 @@ class TextInputs(Pretrained):
     @suggest_keyword_names
     def fit(  # noqa: PLR0913 - the arguments of keras.Model.fit in their order, then ours
         self,
-        x=None,
-        y=None,
+        x: Any = None,
+        y: Any = None,
         batch_size: int | None = None,
         epochs: int = 1,
         verbose: str | int = "auto",
         callbacks: Sequence[keras.callbacks.Callback] | None = None,
         validation_split: float = 0.0,
-        validation_data=None,
+        validation_data: Any = None,
         shuffle: bool = True,
         class_weight: Mapping[str | int, float] | None = None,
-        sample_weight=None,
+        sample_weight: Any = None,
         initial_epoch: int = 0,
         steps_per_epoch: int | None = None,
         validation_steps: int | None = None,
@@ -193,11 +193,11 @@ class TextInputs(Pretrained):
 
     def evaluate(  # noqa: PLR0913 - the arguments of keras.Model.evaluate in their order
         self,
-        x=None,
-        y=None,
+        x: Any = None,
+        y: Any = None,
         batch_size: int | None = None,
         verbose: str | int = "auto",
-        sample_weight=None,
+        sample_weight: Any = None,
         steps: int | None = None,
         callbacks: Sequence[keras.callbacks.Callback] | None = None,
         return_dict: bool = False,
@@ -244,7 +244,7 @@ class TextInputs(Pretrained):
     @suggest_keyword_names
     def predict(
         self,
-        x,
+        x: Any,
         batch_size: int | None = None,
         verbose: str | int = "auto",
         steps: int | None = None,
@@ -303,7 +303,12 @@ class TextInputs(Pretrained):
         return kind.answers(columns, rows, outputs)
 
     def train_on_batch(
-        self, x, y=None, sample_weight=None, class_weight=None, return_dict: bool = False
+        self,
+        x: Any,
+        y: Any = None,
+        sample_weight: Any = None,
+        class_weight: Mapping | None = None,
+        return_dict: bool = False,
     ):
         """Trains on one batch as `keras.Model.train_on_batch` does; see `fit` for texts."""
         kind = self._text_kind(y) if is_text(x) else None
@@ -313,11 +318,13 @@ class TextInputs(Pretrained):
             self._keep_metadata(kind, x)
         return super().train_on_batch(inputs, y, sample_weight, class_weight, return_dict)
 
-    def test_on_batch(self, x, y=None, sample_weight=None, return_dict: bool = False):
+    def test_on_batch(
+        self, x: Any, y: Any = None, sample_weight: Any = None, return_dict: bool = False
+    ):
         """Scores one batch as `keras.Model.test_on_batch` does; see `fit` for texts."""
         return super().test_on_batch(*self._encoded(x, y), sample_weight, return_dict)
 
-    def predict_on_batch(self, x):
+    def predict_on_batch(self, x: Any):
         """Returns outputs as `keras.Model.predict_on_batch` does; see `fit` for texts."""
         x, _ = self._encoded(x)
         self._renew("predict_function", x)

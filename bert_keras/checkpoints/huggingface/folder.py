@@ -23,12 +23,7 @@ from bert_keras.checkpoints.checkpoint import (
 )
 from bert_keras.checkpoints.huggingface import config as config_file
 from bert_keras.checkpoints.huggingface.tokenizer import read_tokenizer, write_tokenizer
-from bert_keras.checkpoints.tensors import (
-    StoredTensor,
-    of_array,
-    stored_tensors,
-    write_tensors,
-)
+from bert_keras.checkpoints.tensors import StoredTensor, of_array, stored_tensors, write_tensors
 from bert_keras.config import BertConfig, ModelMetadata
 from bert_keras.errors import InputError
 from bert_keras.families import family_of
