@@ -214,15 +214,13 @@ def save_model(  # noqa: PLR0913 - each argument after the metadata is optional
     state: TrainingState | None = None,
     sections: Mapping[str, Mapping[str, Any]] | None = None,
 ) -> tuple[str, ...]:
-    """Writes a model folder with a README.md; the other arguments are as in `checkpoint_of_model`.
+    """Writes a model folder with a README.md, and returns how readers of the format differ.
 
     Args:
         format: A name in `FORMATS`, except "keras-hub".
         overwrite: Whether to replace a "bert-keras" folder that contains nothing else.
+        state: The state of its optimizer; None omits it.
         sections: Tables of the README.md by their headings.
-
-    Returns:
-        How readers of the format differ, one sentence each.
     """
     checkpoint = checkpoint_of_model(model, metadata=metadata, vocabulary=vocabulary, state=state)
     path, family = Path(folder), family_of(metadata.config, vocabulary)

@@ -54,7 +54,6 @@ def demo(
         pretrained: A checkpoint that replaces the pretraining.
         output: The folder of all demos.
         num_steps: Pretraining steps; by default as in the recipe.
-        seed: The seed of all random numbers.
     """
     changes = {"seed": seed} if num_steps is None else {"seed": seed, "num_steps": num_steps}
     recipe, _ = pretrain_settings("demo", teacher=None, changes=changes)

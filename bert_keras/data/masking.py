@@ -224,16 +224,13 @@ def choose_words(
     Words are drawn in random order until the quota of the row is met. A drawn word is chosen
     together with the n - 1 words that follow it. n is drawn with weights 1/n from the values up to
     `max_ngram` that fit: the n words are adjacent, none of them is chosen yet, and together they
-    stay within the quota. A drawn word that does not fit alone is skipped.
+    stay within the quota. A drawn word that does not fit alone is skipped. Returns the indices of
+    the chosen tokens in the flattened batch, int64, ascending.
 
     Args:
         words: The words of B rows.
         quotas: int [B], the most tokens to choose of each row.
         max_ngram: The most adjacent words to choose together.
-        generator: Source of all draws.
-
-    Returns:
-        The indices of the chosen tokens in the flattened batch, int64, ascending.
     """
     starts, ends, follows, first = words
     is_chosen = np.zeros(len(starts), bool)

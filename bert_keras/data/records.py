@@ -107,9 +107,7 @@ class Records:
         """Returns batches of NumPy arrays.
 
         Args:
-            batch_size: Records of a batch.
             seed: The seed of the order; None keeps the order of the files.
-            repeat: Whether to repeat the records without end.
             drop_remainder: Whether to omit the last records if they are fewer than a batch.
             masking: How to mask records without predictions.
             objective: Which examples to make; see `pretraining_dataset`.

@@ -77,19 +77,16 @@ class Tagger(Kind):
             spans_W2 = np.concatenate(ends)[:, None] - np.outer(lengths, (1, 0))
         label_ids = np.full(len(tokens.starts), -1, np.int32)
         if labels is not None:
-            label_ids = self._label_ids(labels, np.diff(tokens.word_bounds).tolist())
+            names, num_words = self.metadata.labels, np.diff(tokens.word_bounds).tolist()
+            for number, (tags, count) in enumerate(zip(labels, num_words, strict=True)):
+                location = f"text [{number}]"
+                if len(tags) != count:
+                    found = f"{counted(count, 'word')} and {counted(len(tags), 'tag')}"
+                    raise InputError(f"{location} has {found}; give as many, or lists of words")
+                LABEL_KINDS["many"].check(tags, names, location=location)
+            label_ids = LABEL_KINDS["one"].targets([*chain.from_iterable(labels)], names)
         rows = sentence_rows(tokens, limit=self.metadata.max_length - 2)
         return TaggedWords(tokens, rows, label_ids, self.tokenizer.vocabulary, spans_W2)
-
-    def _label_ids(self, labels: Sequence, num_words: Sequence[int]) -> np.ndarray:
-        names = self.metadata.labels
-        for number, (tags, count) in enumerate(zip(labels, num_words, strict=True)):
-            location = f"text [{number}]"
-            if len(tags) != count:
-                found = f"{counted(count, 'word')} and {counted(len(tags), 'tag')}"
-                raise InputError(f"{location} has {found}; give as many, or lists of words")
-            LABEL_KINDS["many"].check(tags, names, location=location)
-        return LABEL_KINDS["one"].targets([*chain.from_iterable(labels)], names)
 
     def compile_arguments(self):
         return word_losses()

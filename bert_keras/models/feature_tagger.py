@@ -30,7 +30,6 @@ class WordTagger(GlobalBatchModel, ConfiguredModel):
         layers: Which hidden states to combine, and how; see `feature_layers`.
         lstm_units: The units of each direction of the BiLSTM.
         dropout_rate: Dropout before each layer of the BiLSTM and before the dense layer.
-        name: The name of the Keras model.
 
     Call arguments:
         inputs: A dict of `features` float [B, W, K, D], the hidden states of the first subword of

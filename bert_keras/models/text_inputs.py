@@ -28,9 +28,10 @@ from bert_keras.models.text_rows import (
     check_loss,
     divided,
     ordered_batches,
+    repeated_batches,
+    shuffled_batches,
     some_columns,
     text_rows,
-    training_batches,
     weights_by_id,
 )
 from bert_keras.text.columns import columns_of, is_text
@@ -154,7 +155,7 @@ class TextInputs(Pretrained):
             share = validation_split if validation_data is None else 0.0
             labels = [""] * len(columns_of(x)[0]) if y is None else as_list(y)
             learned, held_out = divided(rows, labels, share=share)
-            batches = training_batches(rows, learned, size, is_shuffled=shuffle)
+            batches = (shuffled_batches if shuffle else repeated_batches)(rows, learned, size)
             steps_per_epoch = steps_per_epoch or -(-len(learned) // size)
             weights = weights_by_id(kind, class_weight)
             data = {"x": batches.for_fit(), "shuffle": False, "class_weight": weights}

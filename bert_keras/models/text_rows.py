@@ -101,20 +101,14 @@ def divided(rows: Encoded, labels: Iterable, *, share: float) -> tuple[np.ndarra
     return np.flatnonzero(~is_held_out), np.flatnonzero(is_held_out)
 
 
-def training_batches(
-    encoded: Encoded, rows: np.ndarray, size: int, *, is_shuffled: bool
-) -> Batches:
-    """Returns batches of rows without end.
+def repeated_batches(encoded: Encoded, rows: np.ndarray, size: int) -> Batches:
+    """Returns batches of some rows in their order, without end."""
+    batches = np.split(rows, range(size, len(rows), size))
+    return batches_of(encoded, lambda: itertools.cycle(batches))
 
-    Args:
-        encoded: The rows of all texts.
-        rows: The numbers of the rows to read.
-        size: Rows of a batch.
-        is_shuffled: Whether rows of similar length share a batch; False keeps the order of `rows`.
-    """
-    if not is_shuffled:
-        ordered = np.split(rows, range(size, len(rows), size))
-        return batches_of(encoded, lambda: itertools.cycle(ordered))
+
+def shuffled_batches(encoded: Encoded, rows: np.ndarray, size: int) -> Batches:
+    """Returns shuffled batches of some rows, of similar length, without end."""
     lengths = encoded.lengths[rows]
     seed = int(keras.random.SeedGenerator().state[0])  # keras.utils.set_random_seed decides it
     shuffled = functools.partial(length_grouped_batches, lengths, batch_size=size, seed=seed)

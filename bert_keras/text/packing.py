@@ -208,8 +208,6 @@ def packed(
     Args:
         tokens: int [M], the ids of all texts.
         spans: The positions of the texts, which must fit.
-        num_rows: The rows B.
-        length: The columns T of the rows.
     """
     specials = vocabulary.specials
     num_separators = specials.num_separators

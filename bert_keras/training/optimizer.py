@@ -319,19 +319,17 @@ class Muon(BertAdamW):
         others, rate = groups.pop(None, []), gain * self.learning_rate
         super()._update([grad for grad, _ in others], [each for _, each in others], gain)
         for shape, pairs in groups.items():
-            averages = ops.stack([_in_shape(self._average(g, v, gain), shape) for g, v in pairs])
-            steps = ops.unstack(0.2 * shape[1] ** 0.5 * orthogonal(averages))
+            averages = []
+            for grad, variable in pairs:
+                momentum, grad = self._state_of(variable)[0], ops.cast(grad, variable.dtype)
+                m = momentum + ops.cast(gain, variable.dtype) * 0.05 * (grad - momentum)
+                momentum.assign(m)
+                averages.append(_in_shape(0.05 * grad + 0.95 * m, shape))
+            steps = ops.unstack(0.2 * shape[1] ** 0.5 * orthogonal(ops.stack(averages)))
             for (_, variable), step in zip(pairs, steps, strict=True):
                 decay = self._state_of(variable)[-1]
                 step = _in_shape(step, variable.shape) + decay * variable
                 variable.assign(variable - self._layer_rate(rate, variable) * step)
-
-    def _average(self, grad, variable, gain):
-        """Updates the momentum m of a matrix; returns u."""
-        momentum, grad = self._state_of(variable)[0], ops.cast(grad, variable.dtype)
-        m = momentum + ops.cast(gain, variable.dtype) * 0.05 * (grad - momentum)
-        momentum.assign(m)
-        return 0.05 * grad + 0.95 * m
 
 
 def orthogonal(matrices: Tensor):
