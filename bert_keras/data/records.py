@@ -108,7 +108,6 @@ class Records:
 
         Args:
             seed: The seed of the order; None keeps the order of the files.
-            drop_remainder: Whether to omit the last records if they are fewer than a batch.
             masking: How to mask records without predictions.
             objective: Which examples to make; see `pretraining_dataset`.
         """

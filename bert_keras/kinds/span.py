@@ -123,7 +123,6 @@ def predicted_answers(
     texts.
 
     Args:
-        contexts: The context of each question.
         outputs: The logits "start" and "end" of each window, float [T].
         settings: How to choose answers.
     """

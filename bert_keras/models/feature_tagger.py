@@ -25,8 +25,6 @@ class WordTagger(GlobalBatchModel, ConfiguredModel):
     """The trained part of a `BertFeatureTagger`: combines layers, then a BiLSTM and a dense layer.
 
     Args:
-        config: The hyperparameters of the encoder.
-        num_labels: The number of labels.
         layers: Which hidden states to combine, and how; see `feature_layers`.
         lstm_units: The units of each direction of the BiLSTM.
         dropout_rate: Dropout before each layer of the BiLSTM and before the dense layer.

@@ -24,7 +24,6 @@ def text_rows(
 
     Args:
         model: The model, whose loss must fit the targets.
-        kind: Its kind, which reads texts and labels.
         x: N texts, or a tuple of columns of N texts.
         y: The labels of the texts; None if the loss needs none.
         weights: The weights of the texts in the loss.
