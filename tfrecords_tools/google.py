@@ -245,7 +245,7 @@ class _Drawing:
         return chosen
 
     def features(self, rows: np.ndarray) -> dict[str, np.ndarray]:
-        """Returns the seven features of a batch; see `bert_keras.data.schema`."""
+        """Returns the seven features of a batch; see `bert_keras.data.record_file`."""
         length = self.settings.max_length
         lengths = np.stack([rows["length_a"], rows["length_b"]], axis=1)
         starts = np.stack([rows["start_a"], rows["start_b"]], axis=1)

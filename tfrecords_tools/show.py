@@ -27,7 +27,7 @@ def record_texts(
 
     Args:
         records: A folder, or record files.
-        start: The number of the first one, counted from 1 over all files.
+        start: The number of the first record to show, counted from 1 over all files.
     """
     files = every_file(records)
     labels = label_names(files[0])

@@ -179,7 +179,7 @@ class TaskData:
     files: Mapping[str, str]  # the file of each split
     train: Sequence
     dev: Sequence
-    notes: Sequence[tuple[str, str]]  # names and texts for `say`, when the training starts
+    notes: Sequence[tuple[str, str]]  # names and texts for `print_field`, when the training starts
 
     def run_settings(
         self, recipe: FinetuneRecipe, distillation: Distillation | None, *, pretrained: StrPath
