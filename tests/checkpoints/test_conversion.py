@@ -17,7 +17,6 @@ from tests.relatives import CHANGES
 from tests.tensorflow_or_skip import needs_tensorflow
 
 POSITIONS, SEGMENTS = "encoder/embeddings/position", "encoder/embeddings/segment"
-FILES = ("bert_keras.json", "vocab.txt", "weights.safetensors")
 
 
 def with_state(checkpoint, *, step: int = 7):

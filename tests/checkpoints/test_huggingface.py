@@ -184,11 +184,14 @@ def test_labels_and_problem_type(copy, tmp_path):
     assert_round_trip(read, tmp_path, format="huggingface")
     change_json(folder / "config.json", id2label=None, num_labels=3)
     assert open_checkpoint(folder).metadata.labels == ("LABEL_0", "LABEL_1", "LABEL_2")
-    changes = [{"id2label": {"0": "a", "1": "b", "3": "c"}}, {"id2label": {"0": "a", "1": "b"}}]
-    for values in (*changes, {"architectures": None}):
-        change_json(folder / "config.json", **values)
+    names = {"0": "a", "1": "b"}
+    for labels in (names, {**names, "3": "c"}):
+        change_json(folder / "config.json", id2label=labels)
         with pytest.raises(InputError):
             open_checkpoint(folder)
+    change_json(folder / "config.json", id2label=shuffled, architectures=None)
+    with pytest.raises(InputError):  # three kinds of heads have these weights
+        open_checkpoint(folder)
 
 
 def test_activations(copy, tmp_path):

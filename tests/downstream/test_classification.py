@@ -53,8 +53,6 @@ def test_labels_are_those_of_the_training_rows(rows, tmp_path):
     assert labelled.labels == ("neg", "pos")
     assert labelled.baseline(examples, examples)["majority_accuracy"] == pytest.approx(2 / 3)
     dev = write(tmp_path / "dev.csv", "label,text", "neutral,fine")
-    with pytest.raises(InputError):
-        labelled.read(dev, split="dev")
     unknown = labelled.read(dev, split="test")
     labelled.encode(unknown, TOKENIZER)
     with pytest.raises(InputError):
@@ -84,8 +82,6 @@ def test_labels_of_a_test_file_are_read_if_present(tmp_path, name, label, expect
     unlabelled = task(name).read(path, split="test")
     with pytest.raises(InputError):
         task(name).check_labels(unlabelled)
-    with pytest.raises(InputError):
-        task(name).read(path, split="dev")
 
 
 def test_several_labels_are_learnt_predicted_and_scored(tmp_path):

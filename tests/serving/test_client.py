@@ -56,11 +56,8 @@ def test_predictions(server_of):
 @pytest.mark.parametrize(
     ("instances", "settings"),
     [
-        ([1.0], {"signature_name": "gone"}),
-        (["a"], {}),
-        ("a text", {}),
-        ([1.0], {"batch_size": 0}),
-        ([1.0], {"url": "http://host:8501"}),
+        *((["a"], {}), ("a text", {}), ([1.0], {"signature_name": "gone"})),
+        *(([1.0], {"batch_size": 0}), ([1.0], {"url": "http://host:8501"})),
         ([1.0], {"url": "grpc://h/v1/models/m"}),
         ([1.0], {"url": "http://127.0.0.1:1/v1/models/m", "num_attempts": 1}),
     ],

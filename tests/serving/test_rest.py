@@ -155,25 +155,20 @@ def test_arrays_of_each_dtype():
     assert tensors("two", inputs={"ids": [[-7]], "text": ["é", {"b64": "SGk"}]}) == expected
 
 
+NO_TEXTS = {"b64": "a"}, {"b64": 1}, {"b": 1}, "\ud800"
+
+
 @pytest.mark.parametrize(
     "document",
     [
-        {"instances": [1.0], "inputs": 1},
-        {"signature_name": 3, "inputs": 1},
-        {"inputs": [None]},
-        {"instances": [{"x": 1}, 2]},
-        {"instances": [2, {"x": 1}]},
-        {"instances": [[1, 2], [[1, 2]]]},
-        {"inputs": [[1], [1, 2]]},
-        {"inputs": [10**400]},
+        *({"instances": [1.0], "inputs": 1}, {"inputs": [None]}, {"inputs": [10**400]}),
+        *({"instances": [{"x": 1}, 2]}, {"instances": [2, {"x": 1}]}),
+        *({"instances": [[1, 2], [[1, 2]]]}, {"inputs": [[1], [1, 2]]}),
+        {"inputs": eval("[" * 80 + "1" + "]" * 80)},  # NumPy's iterator has 32
+        *({"signature_name": 3, "inputs": 1}, {"signature_name": "half", "inputs": 1}),
         {"signature_name": "two", "inputs": {"ids": 2**31, "text": "a"}},
         {"signature_name": "two", "inputs": {"ids": [1, True], "text": "a"}},
-        {"signature_name": "two", "inputs": {"ids": 1, "text": {"b64": "a"}}},
-        {"signature_name": "two", "inputs": {"ids": 1, "text": {"b64": 1}}},
-        {"signature_name": "two", "inputs": {"ids": 1, "text": {"b": 1}}},
-        {"signature_name": "two", "inputs": {"ids": 1, "text": "\ud800"}},
-        {"signature_name": "half", "inputs": 1},
-        {"inputs": eval("[" * 80 + "1" + "]" * 80)},  # NumPy's iterator has 32
+        *({"signature_name": "two", "inputs": {"ids": 1, "text": each}} for each in NO_TEXTS),
     ],
 )
 def test_values_of_a_wrong_type_or_shape_are_refused(document):

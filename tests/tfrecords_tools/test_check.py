@@ -59,8 +59,7 @@ def write(tmp_path):
 @pytest.mark.parametrize(
     ("make", "changes"),
     [
-        (features, {"masked_lm_positions": [2, 8, 0]}),
-        (features, {"masked_lm_positions": [2, 2, 0]}),
+        *((features, {"masked_lm_positions": each}) for each in ([2, 8, 0], [2, 2, 0])),
         (features, {"masked_lm_weights": np.zeros(3, np.float32)}),
         (features, {"input_mask": [1, 1, 1, 0, 1, 1, 1, 1, 0]}),
         (features, {"input_ids": [5, 5, 4, 7, 3, 8, 1, 3, 0]}),
