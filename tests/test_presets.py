@@ -48,6 +48,6 @@ def test_a_size_is_selected_by_its_name_or_hyperparameters():
     assert preset("L-24_H-1024_A-16") == presets()["large"]
     assert sum(name.startswith("L-") for name in presets()) == 24
     assert presets()["base"] == presets()["L-12_H-768"]
-    for name, named in (("L-6_H-768_A-5", "768.* 5"), ("bert-base", "base"), ("bse", "'base'")):
-        with pytest.raises(InputError, match=named):
+    for name in ("L-6_H-768_A-5", "bert-base", "bse"):
+        with pytest.raises(InputError):
             preset(name)

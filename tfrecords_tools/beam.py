@@ -83,8 +83,12 @@ def build_on_beam(
 ) -> dict[str, Any]:
     """Runs the pipeline that writes `output` and returns the manifest.
 
-    Every worker must have access to the corpus and to the output, a new folder or URL. The job
-    writes to OUTPUT.beam-partial first. Options of Beam are such as "--runner=DataflowRunner".
+    The job writes to OUTPUT.beam-partial first.
+
+    Args:
+        corpus, vocabulary, settings: As in `build`, but not `GoogleSettings`.
+        output: A new folder or URL. Every worker must have access to it and to the corpus.
+        pipeline_options: Options of Beam, such as "--runner=DataflowRunner".
     """
     if not isinstance(settings, BuildSettings):
         raise InputError("one machine writes the records of --compat google; leave out --beam")

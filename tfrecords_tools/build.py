@@ -63,10 +63,16 @@ def build(
     settings: Settings,
     workers: int = 1,
 ) -> dict[str, Any]:
-    """Writes a new folder of records of a corpus (see `files`) and returns its manifest.
+    """Writes a new folder of records and returns its manifest.
 
     The folder gets its name when it is complete. An interrupted call continues if it is repeated
     with the same arguments.
+
+    Args:
+        corpus: Files, folders, globs, URLs or TFDS names; see `files`.
+        vocabulary: The vocabulary of the records, which is written beside them.
+        output: The folder to write, on this machine.
+        workers: The number of processes; the records do not depend on it.
     """
     if is_remote(output):
         raise InputError(f"{output} is not on this machine; write a local folder, or add --beam")

@@ -107,12 +107,9 @@ def _problems(features: Features, vocabulary: Vocabulary) -> Iterator[Problem]:
         yield "a masked position is outside the sequence", positions >= ends
         yield "a position is masked twice", np.diff(np.sort(distinct, axis=1), axis=1) == 0
         yield "no position is predicted", is_counted.sum(axis=1, keepdims=True) == 0
-    if "sequence_ids" in features:
-        yield from _packing_problems(features, vocabulary)
-
-
-def _packing_problems(features: Features, vocabulary: Vocabulary) -> Iterator[Problem]:
-    sequences, is_real = features["sequence_ids"], features["input_mask"] == 1
+    if "sequence_ids" not in features:
+        return
+    sequences, is_real = features["sequence_ids"], mask == 1
     steps = np.diff(sequences, axis=1, prepend=0)
     yield "sequence_ids are not 0 exactly at the padding", (sequences > 0) != is_real
     yield "sequence_ids do not count 1, 2, 3 without a gap", is_real & ((steps < 0) | (steps > 1))
@@ -121,8 +118,7 @@ def _packing_problems(features: Features, vocabulary: Vocabulary) -> Iterator[Pr
     starts = np.maximum.accumulate(np.where(is_start, column, 0), axis=1)
     is_wrong = is_real & (features["position_ids"] != column - starts)
     yield "position_ids do not restart at 0 in every sequence", is_wrong
-    is_wrong = is_start & (features["input_ids"] != vocabulary.cls_id)
-    yield "a sequence does not start with [CLS]", is_wrong
+    yield "a sequence does not start with [CLS]", is_start & (ids != vocabulary.cls_id)
     if "next_sentence_positions" in features:
         is_counted = features["next_sentence_weights"] > 0
         number = 1 + np.arange(is_counted.shape[1])

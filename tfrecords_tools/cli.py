@@ -134,20 +134,13 @@ def build(options: argparse.Namespace) -> None:
     if unknown_rate > 0.05:
         _note(f"{unknown_rate:.0%} of the tokens are [UNK]; does the vocabulary fit the text?")
     for name, counts in manifest["splits"].items():
-        _print_split(name, counts, manifest)
-
-
-def _print_split(name: str, counts: dict, manifest: dict) -> None:
-    """Prints the numbers of a split: records, documents, tokens, labels and padding."""
-    summary = (
-        f"{counts['records']:,} records of {counts['documents']:,} documents, "
-        f"{counts['pieces']:,} tokens"
-    )
-    if "labels_one" in counts:
-        label = LABEL_NAMES[manifest["settings"].get("objective", "nsp")][1]
-        summary += f"; {counts['labels_one'] / counts['sequences']:.1%} {label}"
-    padding = 1 - counts["tokens"] / (counts["records"] * manifest["schema"]["max_length"])
-    print_field(name, f"{summary}; {padding:.1%} padding")
+        summary = f"{counts['records']:,} records of {counts['documents']:,} documents, "
+        summary += f"{counts['pieces']:,} tokens"
+        if "labels_one" in counts:
+            label = LABEL_NAMES[manifest["settings"].get("objective", "nsp")][1]
+            summary += f"; {counts['labels_one'] / counts['sequences']:.1%} {label}"
+        padding = 1 - counts["tokens"] / (counts["records"] * manifest["schema"]["max_length"])
+        print_field(name, f"{summary}; {padding:.1%} padding")
 
 
 @command(*RECORDS, examples="  bert-tfrecords check records")

@@ -6,7 +6,7 @@ import hashlib
 import os
 import re
 import stat
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from typing import Any, NoReturn
 
 from tqdm import tqdm
@@ -25,7 +25,14 @@ def files(corpus: Sequence[StrPath]) -> list[str]:
     """Returns all files of files, folders, globs, URLs and TFDS names, sorted in each of them."""
     paths: list[str] = []
     for name in [os.fspath(name) for name in corpus]:
-        paths += [name] if name.startswith(TFDS) else _files_of(name)
+        groups: Iterable[list[str]] = [[name]]
+        if not name.startswith(TFDS):
+            groups = _remote_matches(name) if is_remote(name) else _local_matches(name)
+        # With **, a pattern matches folders and the files in them.
+        found = dict.fromkeys(path for group in groups for path in sorted(group))
+        if not found:
+            raise InputError(f"{name} does not exist or has no files; expected files of text")
+        paths += found
     first: dict[str, str] = {}  # path by the file that it leads to
     for path in paths:
         file = path if is_remote(path) or path.startswith(TFDS) else os.path.realpath(path)
@@ -34,35 +41,24 @@ def files(corpus: Sequence[StrPath]) -> list[str]:
     return paths
 
 
-def _files_of(pattern: str) -> list[str]:
-    """Returns the sorted files of each file and folder that a pattern matches."""
-    groups = _remote_matches(pattern) if is_remote(pattern) else _local_matches(pattern)
-    # With **, a pattern matches folders and the files in them.
-    paths = dict.fromkeys(path for group in groups for path in sorted(group))
-    if not paths:
-        raise InputError(f"{pattern} does not exist or has no files; expected files of text")
-    return list(paths)
-
-
 def _local_matches(pattern: str) -> Iterator[list[str]]:
     """Yields the files of each file or folder that a pattern matches."""
+
+    def stop(error: OSError) -> NoReturn:  # os.walk ignores folders that cannot be read
+        raise error
+
     matches = [pattern] if os.path.exists(pattern) else sorted(glob.glob(pattern, recursive=True))
     for match in matches:
         found = [match]
         if os.path.isdir(match):
             found = []
-            for folder, folders, names in os.walk(match, onerror=_raise, followlinks=True):
+            for folder, folders, names in os.walk(match, onerror=stop, followlinks=True):
                 folders[:] = [name for name in folders if not name.startswith(_SKIPPED)]
                 names = [name for name in names if not name.startswith(_SKIPPED)]
                 found += [os.path.join(folder, name) for name in names]
         elif not stat.S_ISREG(os.stat(match).st_mode):
             raise InputError(f"{match} is a pipe or a device, which cannot be read twice; copy it")
         yield found
-
-
-def _raise(error: OSError) -> NoReturn:
-    """Raises the error of a folder that cannot be read, which os.walk would ignore."""
-    raise error
 
 
 def _remote_matches(pattern: str) -> Iterator[list[str]]:
@@ -94,9 +90,20 @@ def digest(path: str) -> dict[str, Any]:
 def units(corpus: Sequence[StrPath], *, unit_bytes: int, text_field: str = "text") -> list[Unit]:
     """Divides a corpus into units of about `unit_bytes`, in a fixed order."""
     parts: list[FilePart] = []
+    options: Any = {"unit_bytes": unit_bytes, "text_field": text_field}
     for path in files(corpus):
         with _named_errors(path):
-            parts += _parts(path, unit_bytes=unit_bytes, text_field=text_field)
+            if path.startswith(TFDS):
+                parts += readers.example_parts(path, **options)
+                continue
+            size, kind = size_of(path), readers.file_format(path)
+            if kind == "parquet":
+                parts += readers.row_group_parts(path, **options)
+                continue
+            step = max(1, size if readers.compression_of(path) else unit_bytes)
+            for start in range(0, max(1, size), step):
+                end = min(start + step, size)
+                parts.append(FilePart(path, kind, start, end, end - start, text_field))
     groups = readers.grouped(parts, size_of=lambda part: part.num_bytes, most=unit_bytes)
     return list(map(tuple, groups))
 
@@ -117,19 +124,6 @@ def _named_errors(path: str) -> Iterator[None]:
             raise
         reason = f"{type(error).__name__}: {error}"
         raise InputError(f"{path} cannot be read ({reason}); is it complete?") from error
-
-
-def _parts(path: str, *, unit_bytes: int, text_field: str) -> Iterator[FilePart]:
-    if path.startswith(TFDS):
-        return readers.example_parts(path, unit_bytes=unit_bytes, text_field=text_field)
-    size, kind = size_of(path), readers.file_format(path)
-    if kind == "parquet":
-        return readers.row_group_parts(path, unit_bytes=unit_bytes, text_field=text_field)
-    step = max(1, size if readers.compression_of(path) else unit_bytes)
-    return (
-        FilePart(path, kind, start, min(start + step, size), min(step, size - start), text_field)
-        for start in range(0, max(1, size), step)
-    )
 
 
 def lines_of(unit: Unit) -> Iterator[str]:

@@ -8,6 +8,7 @@ order as there, so one process does all the work.
 from array import array
 from bisect import bisect_left
 from collections.abc import Iterator, MutableSequence, Sequence
+from dataclasses import dataclass
 from functools import lru_cache
 from itertools import chain
 from pathlib import Path
@@ -113,17 +114,18 @@ def write_records(
     folder: Path, *, vocabulary: Vocabulary, settings: GoogleSettings
 ) -> dict[str, Any]:
     """Writes records alternately to shards beside a token store; returns manifest entries."""
-    store, generator = TokenStore(folder), FastRandom(settings.seed)
+    store = TokenStore(folder)
+    drawing = _Drawing(store, vocabulary, settings, FastRandom(settings.seed))
     lists = [(name, "<i4", settings.max_predictions) for name in ("chosen", "new_ids")]
     row = np.dtype([*PAIR, ("num_chosen", "<i4"), *lists])
-    rows = np.fromiter(_instances(store, vocabulary, settings, generator), row)
-    order = generator.shuffled(len(rows))
+    rows = np.fromiter(drawing.instances(), row)
+    order = drawing.generator.shuffled(len(rows))
     expect_records([len(rows) >= settings.shards], split=TRAIN, num_shards=settings.shards)
     shards = []
     for number in tqdm(range(settings.shards), desc="write", unit=" file"):
         of_shard = order[number :: settings.shards]
         batches = (
-            _features(rows[of_shard[start : start + BATCH_RECORDS]], store, vocabulary, settings)
+            drawing.features(rows[of_shard[start : start + BATCH_RECORDS]])
             for start in range(0, len(of_shard), BATCH_RECORDS)
         )
         output = folder.parent / shard_file(TRAIN, number, settings.shards)
@@ -134,145 +136,138 @@ def write_records(
     return {"splits": {TRAIN: split}}
 
 
-def _instances(
-    store: TokenStore, vocabulary: Vocabulary, settings: GoogleSettings, generator: FastRandom
-) -> Iterator[tuple]:
-    """Draws all instances; yields a pair, its chosen tokens, and the ids that replace them."""
-    is_word_start = None
-    if settings.mask_unit == "word":
-        is_word_start = np.array([not token.startswith("##") for token in vocabulary.tokens])
-    order = generator.shuffled(store.num_documents)
-    for _ in range(settings.duplicates):
-        pairs = _pairs(store, order, settings, generator=generator)
-        for number, pair in enumerate(pairs):
-            if number % BATCH_RECORDS == 0:
-                store.release()  # each pair leaves some 64 kB of the store in memory
-            num_tokens = pair[1] + pair[3] + NUM_SPECIALS
-            num_predictions = max(1, round(num_tokens * settings.mask_rate))
-            num_predictions = min(settings.max_predictions, num_predictions)
-            chosen = _chosen_tokens(
-                store, pair, num_predictions, is_word_start=is_word_start, generator=generator
-            )
-            new_ids = []  # -1 keeps the token
-            for _ in chosen:
-                new_id = vocabulary.mask_id
-                if generator.random() >= 0.8:
-                    new_id = -1 if generator.random() < 0.5 else generator.below(len(vocabulary))
-                new_ids.append(new_id)
-            empty = [0] * (settings.max_predictions - len(chosen))
-            yield (*pair, len(chosen), chosen + empty, new_ids + empty)
+@dataclass(frozen=True)
+class _Drawing:
+    """Draws the instances of a token store and makes their features."""
 
+    store: TokenStore
+    vocabulary: Vocabulary
+    settings: GoogleSettings
+    generator: FastRandom
 
-def _features(
-    rows: np.ndarray, store: TokenStore, vocabulary: Vocabulary, settings: GoogleSettings
-) -> dict[str, np.ndarray]:
-    """Returns the seven features of a batch; see `bert_keras.data.schema`."""
-    length = settings.max_length
-    lengths = np.stack([rows["length_a"], rows["length_b"]], axis=1)
-    starts = np.stack([rows["start_a"], rows["start_b"]], axis=1)
-    tokens = store.tokens_of_spans(starts.ravel(), lengths.ravel())
-    store.release()
-    offsets = (np.cumsum(lengths) - lengths.ravel()).reshape(lengths.shape)
-    features = packed_texts(tokens, offsets, lengths, length=length, vocabulary=vocabulary)
-    # A token of A follows [CLS]; a token of B follows [CLS] and [SEP]. Empty slots sort last.
-    chosen = rows["chosen"]
-    is_filled = np.arange(chosen.shape[1]) < rows["num_chosen"][:, None]
-    positions = np.where(is_filled, 1 + chosen + (chosen >= lengths[:, :1]), length)
-    by_position = np.argsort(positions, axis=1)
-    positions = np.where(is_filled, np.take_along_axis(positions, by_position, axis=1), 0)
-    new_ids = np.take_along_axis(rows["new_ids"], by_position, axis=1)
-    input_ids = features["input_ids"]
-    original_ids = np.take_along_axis(input_ids, positions, axis=1)
-    new_ids = np.where(new_ids < 0, original_ids, new_ids)
-    input_ids[np.nonzero(is_filled)[0], positions[is_filled]] = new_ids[is_filled]
-    return {
-        **features,
-        "masked_lm_positions": positions,
-        "masked_lm_ids": np.where(is_filled, original_ids, 0),
-        "masked_lm_weights": is_filled.astype(np.float32),
-        "next_sentence_labels": rows["is_random"][:, None],
-    }
+    def instances(self) -> Iterator[tuple]:
+        """Draws all instances; yields a pair, its chosen tokens, and the ids that replace them."""
+        vocabulary, settings, generator = self.vocabulary, self.settings, self.generator
+        is_word_start = None
+        if settings.mask_unit == "word":
+            is_word_start = np.array([not token.startswith("##") for token in vocabulary.tokens])
+        order, size = generator.shuffled(self.store.num_documents), len(vocabulary)
+        for _ in range(settings.duplicates):
+            for number, pair in enumerate(self._pairs(order)):
+                if number % BATCH_RECORDS == 0:
+                    self.store.release()  # each pair leaves some 64 kB of the store in memory
+                num_tokens = pair[1] + pair[3] + NUM_SPECIALS
+                num_predictions = max(1, round(num_tokens * settings.mask_rate))
+                num_predictions = min(settings.max_predictions, num_predictions)
+                chosen = self._chosen_tokens(pair, num_predictions, is_word_start)
+                new_ids = []  # -1 keeps the token
+                for _ in chosen:
+                    new_id = vocabulary.mask_id
+                    if generator.random() >= 0.8:
+                        new_id = -1 if generator.random() < 0.5 else generator.below(size)
+                    new_ids.append(new_id)
+                empty = [0] * (settings.max_predictions - len(chosen))
+                yield (*pair, len(chosen), chosen + empty, new_ids + empty)
 
-
-def _pairs(
-    store: TokenStore, order: Sequence[int], settings: GoogleSettings, *, generator: FastRandom
-) -> Iterator[Pair]:
-    """Yields the pairs of the documents in `order`, each shortened to the length of a record."""
-    # The caller draws the masks of a pair before it takes the next pair: both use `generator`.
-    limit = settings.max_length - NUM_SPECIALS
-    for index in tqdm(range(len(order)), desc="draw", unit=" document", unit_scale=True):
-        target = limit
-        if generator.random() < settings.short_sequence_rate:
-            target = 2 + generator.below(limit - 1)
-        starts = store.sentences(*store.documents(order[index], order[index] + 1)).tolist()
-        first, last = 0, len(starts) - 1
-        while first < last:
-            after = min(bisect_left(starts, starts[first] + target, first + 1), last)
-            end_a = first + 1
-            if after - first > 1:
-                end_a += generator.below(after - first - 1)
-            start_a, length_a = starts[first], starts[end_a] - starts[first]
-            if after - first == 1 or generator.random() < 0.5:
-                is_random, after = True, end_a  # unused sentences are used again
-                start_b, end_b = _random_next(store, order, index, target - length_a, generator)
-            else:
-                is_random, start_b, end_b = False, starts[end_a], starts[after]
-            length_b, first = end_b - start_b, after
-            while length_a + length_b > limit:  # the longer text, or B, loses a token at an end
-                is_front = generator.random() < 0.5
-                if length_a > length_b:
-                    length_a -= 1
-                    start_a += is_front
+    def _pairs(self, order: Sequence[int]) -> Iterator[Pair]:
+        """Yields the pairs of the documents in `order`, each cut to the length of a record."""
+        # The caller draws the masks of a pair before it takes the next pair: both use `generator`.
+        store, generator = self.store, self.generator
+        limit = self.settings.max_length - NUM_SPECIALS
+        for index in tqdm(range(len(order)), desc="draw", unit=" document", unit_scale=True):
+            target = limit
+            if generator.random() < self.settings.short_sequence_rate:
+                target = 2 + generator.below(limit - 1)
+            starts = store.sentences(*store.documents(order[index], order[index] + 1)).tolist()
+            first, last = 0, len(starts) - 1
+            while first < last:
+                after = min(bisect_left(starts, starts[first] + target, first + 1), last)
+                end_a = first + 1
+                if after - first > 1:
+                    end_a += generator.below(after - first - 1)
+                start_a, length_a = starts[first], starts[end_a] - starts[first]
+                if after - first == 1 or generator.random() < 0.5:
+                    is_random, after = True, end_a  # unused sentences are used again
+                    start_b, end_b = self._random_next(order, index, target - length_a)
                 else:
-                    length_b -= 1
-                    start_b += is_front
-            yield start_a, length_a, start_b, length_b, is_random
+                    is_random, start_b, end_b = False, starts[end_a], starts[after]
+                length_b, first = end_b - start_b, after
+                while length_a + length_b > limit:  # the longer text, or B, loses a token at an end
+                    is_front = generator.random() < 0.5
+                    if length_a > length_b:
+                        length_a -= 1
+                        start_a += is_front
+                    else:
+                        length_b -= 1
+                        start_b += is_front
+                yield start_a, length_a, start_b, length_b, is_random
 
+    def _random_next(self, order: Sequence[int], index: int, max_tokens: int) -> tuple[int, int]:
+        """Returns the span of sentences, of another document if drawn, that fill `max_tokens`."""
+        for _ in range(10):
+            other = self.generator.below(len(order))
+            if other != index:
+                break
+        first, end = self.store.documents(order[other], order[other] + 1)
+        first += self.generator.below(end - first)
+        max_tokens = max(max_tokens, 1)
+        starts = self.store.sentences(first, min(end, first + max_tokens))
+        after = min(bisect_left(starts, starts[0] + max_tokens, 1), len(starts) - 1)
+        return starts[0], starts[after]
 
-def _random_next(
-    store: TokenStore, order: Sequence[int], index: int, max_tokens: int, generator: FastRandom
-) -> tuple[int, int]:
-    """Returns the span of sentences, of another document if drawn, that fill `max_tokens`."""
-    for _ in range(10):
-        other = generator.below(len(order))
-        if other != index:
-            break
-    first, end = store.documents(order[other], order[other] + 1)
-    first += generator.below(end - first)
-    max_tokens = max(max_tokens, 1)
-    starts = store.sentences(first, min(end, first + max_tokens))
-    after = min(bisect_left(starts, starts[0] + max_tokens, 1), len(starts) - 1)
-    return starts[0], starts[after]
+    def _chosen_tokens(
+        self, pair: Pair, num_predictions: int, is_word_start: np.ndarray | None
+    ) -> list[int]:
+        """Chooses the tokens to predict; returns indices into A and B laid end to end."""
+        # `is_word_start`, bool [V], is False for "##" tokens: whole words are chosen if they fit. A
+        # word continues across the [SEP]: if B was shortened inside a word, the rest of the word
+        # belongs to the last word of A.
+        start_a, length_a, start_b, length_b, _ = pair
+        if is_word_start is None:
+            tokens = list(range(length_a + length_b))
+            self.generator.shuffle(tokens)
+            return tokens[:num_predictions]
+        store = self.store
+        ids = store.tokens(start_a, start_a + length_a)
+        ids += store.tokens(start_b, start_b + length_b)
+        is_start = is_word_start[np.frombuffer(ids, store.dtype)]
+        is_start[0] = True
+        starts = [*np.flatnonzero(is_start).tolist(), len(is_start)]
+        words = list(range(len(starts) - 1))
+        self.generator.shuffle(words)
+        chosen: list[int] = []
+        for word in words:
+            if len(chosen) >= num_predictions:
+                break
+            start, end = starts[word], starts[word + 1]
+            if len(chosen) + end - start <= num_predictions:
+                chosen += range(start, end)
+        return chosen
 
-
-def _chosen_tokens(
-    store: TokenStore,
-    pair: Pair,
-    num_predictions: int,
-    *,
-    is_word_start: np.ndarray | None,
-    generator: FastRandom,
-) -> list[int]:
-    """Chooses the tokens to predict; returns indices into A and B laid end to end."""
-    # `is_word_start`, bool [V], is False for "##" tokens: whole words are chosen if they fit. A
-    # word continues across the [SEP]: if B was shortened inside a word, the rest of the word
-    # belongs to the last word of A.
-    start_a, length_a, start_b, length_b, _ = pair
-    if is_word_start is None:
-        tokens = list(range(length_a + length_b))
-        generator.shuffle(tokens)
-        return tokens[:num_predictions]
-    ids = store.tokens(start_a, start_a + length_a) + store.tokens(start_b, start_b + length_b)
-    is_start = is_word_start[np.frombuffer(ids, store.dtype)]
-    is_start[0] = True
-    starts = [*np.flatnonzero(is_start).tolist(), len(is_start)]
-    words = list(range(len(starts) - 1))
-    generator.shuffle(words)
-    chosen: list[int] = []
-    for word in words:
-        if len(chosen) >= num_predictions:
-            break
-        start, end = starts[word], starts[word + 1]
-        if len(chosen) + end - start <= num_predictions:
-            chosen += range(start, end)
-    return chosen
+    def features(self, rows: np.ndarray) -> dict[str, np.ndarray]:
+        """Returns the seven features of a batch; see `bert_keras.data.record_file`."""
+        length = self.settings.max_length
+        lengths = np.stack([rows["length_a"], rows["length_b"]], axis=1)
+        starts = np.stack([rows["start_a"], rows["start_b"]], axis=1)
+        tokens = self.store.tokens_of_spans(starts.ravel(), lengths.ravel())
+        self.store.release()
+        offsets = (np.cumsum(lengths) - lengths.ravel()).reshape(lengths.shape)
+        features = packed_texts(tokens, offsets, lengths, length=length, vocabulary=self.vocabulary)
+        # A token of A follows [CLS]; a token of B follows [CLS] and [SEP]. Empty slots sort last.
+        chosen = rows["chosen"]
+        is_filled = np.arange(chosen.shape[1]) < rows["num_chosen"][:, None]
+        positions = np.where(is_filled, 1 + chosen + (chosen >= lengths[:, :1]), length)
+        by_position = np.argsort(positions, axis=1)
+        positions = np.where(is_filled, np.take_along_axis(positions, by_position, axis=1), 0)
+        new_ids = np.take_along_axis(rows["new_ids"], by_position, axis=1)
+        input_ids = features["input_ids"]
+        original_ids = np.take_along_axis(input_ids, positions, axis=1)
+        new_ids = np.where(new_ids < 0, original_ids, new_ids)
+        input_ids[np.nonzero(is_filled)[0], positions[is_filled]] = new_ids[is_filled]
+        return {
+            **features,
+            "masked_lm_positions": positions,
+            "masked_lm_ids": np.where(is_filled, original_ids, 0),
+            "masked_lm_weights": is_filled.astype(np.float32),
+            "next_sentence_labels": rows["is_random"][:, None],
+        }

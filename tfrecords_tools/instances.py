@@ -309,7 +309,15 @@ def instances_of(
     random: Random,
     text_at: Callable[[int, float, int], Any],
 ) -> Iterator[Instance]:
-    """Draws the instances of a range in all passes; `text_at` is as in `TokenSource`."""
+    """Draws the instances of a range in all passes.
+
+    Args:
+        layout: The split to draw for.
+        documents: The range, numbered over the corpus.
+        store: The boundaries of its documents.
+        random: The source of all random choices.
+        text_at: Returns a text of another document, as `TokenSource.text_at`.
+    """
     split, settings = layout.split, layout.settings
     split_documents = [
         (number, bounds)

@@ -33,6 +33,15 @@ class Sequences(NamedTuple):
         """The number of records."""
         return int(self.rows[-1]) + 1 if len(self.rows) else 0
 
+    def of_rows(self, first: int, last: int) -> "Sequences":
+        """Returns the sequences of the records [first, last); rows and spans count from 0."""
+        start, end = np.searchsorted(self.rows, [first, last])
+        spans = slice(self.bounds[start], self.bounds[end])
+        bounds = self.bounds[start : end + 1] - self.bounds[start]
+        labels, rows = self.labels[start:end], self.rows[start:end] - first
+        columns = self.columns[start:end]
+        return Sequences(self.starts[spans], self.lengths[spans], bounds, labels, rows, columns)
+
 
 @dataclass(frozen=True)
 class WriteShard:
@@ -62,7 +71,8 @@ class WriteShard:
             sequences = sequences_of(
                 table, schema=schema, num_separators=layout.num_separators, generator=generator
             )
-            for batch in _split_batches(sequences, num_rows=_BATCH_RECORDS):
+            for row in range(0, sequences.num_rows, _BATCH_RECORDS):
+                batch = sequences.of_rows(row, row + _BATCH_RECORDS)
                 parts = {"schema": schema, "vocabulary": vocabulary, "masker": masker}
                 tokens = read_tokens(batch, store)
                 yield record_features(batch, tokens, **parts, generator=generator)
@@ -90,7 +100,14 @@ def sequences_of(
     generator: np.random.Generator,
     num_separators: int = 1,
 ) -> Sequences:
-    """Shuffles the instances of a bucket, shortens each until it fits, and distributes them."""
+    """Shuffles the instances of a bucket, shortens each until it fits, and distributes them.
+
+    Args:
+        table: The spans of the instances.
+        schema: The length of a record and the most sequences in it.
+        generator: The source of all random choices.
+        num_separators: The number of special tokens after each text of a sequence.
+    """
     first_spans = np.flatnonzero(np.diff(table.instances, prepend=-1))
     order = generator.permutation(len(first_spans))
     spans, bounds = _reordered(np.append(first_spans, len(table.instances)), order)
@@ -116,21 +133,6 @@ def sequences_of(
     return Sequences(starts[spans], lengths[spans], bounds, labels[order], rows, columns)
 
 
-def _split_batches(sequences: Sequences, *, num_rows: int) -> Iterator[Sequences]:
-    """Yields the sequences of `num_rows` records at a time; rows and spans are counted from 0."""
-    for row in range(0, sequences.num_rows, num_rows):
-        start, end = np.searchsorted(sequences.rows, [row, row + num_rows])
-        spans = slice(sequences.bounds[start], sequences.bounds[end])
-        yield Sequences(
-            starts=sequences.starts[spans],
-            lengths=sequences.lengths[spans],
-            bounds=sequences.bounds[start : end + 1] - sequences.bounds[start],
-            labels=sequences.labels[start:end],
-            rows=sequences.rows[start:end] - row,
-            columns=sequences.columns[start:end],
-        )
-
-
 def record_features(
     sequences: Sequences,
     tokens: np.ndarray,
@@ -140,12 +142,18 @@ def record_features(
     masker: Masker | None,
     generator: np.random.Generator,
 ) -> dict[str, np.ndarray]:
-    """Returns the features of a batch of records, with plain ids if there is no `masker`.
+    """Returns the features of a batch of records.
 
-    `tokens`, int [M], are the ids of all spans, as `tfrecords_tools.tokens` writes them.
+    Args:
+        tokens: The ids of all spans, int [M], as `tfrecords_tools.tokens` writes them.
+        schema: The features of a record and their sizes.
+        vocabulary: The vocabulary of the ids.
+        masker: Masks the ids; None keeps them plain.
+        generator: The source of the masks.
     """
     size, num_separators = len(vocabulary), vocabulary.specials.num_separators
     lengths, first_spans = sequences.lengths, sequences.bounds[:-1]
+    number_in_row = np.arange(len(first_spans)) - np.searchsorted(sequences.rows, sequences.rows)
     counts = np.diff(sequences.bounds)
     number = np.arange(len(lengths)) - np.repeat(first_spans, counts)
     before = np.cumsum(lengths + num_separators) - lengths - num_separators
@@ -156,7 +164,7 @@ def record_features(
         starts=np.cumsum(lengths) - lengths,
         lengths=lengths,
         segments=number if schema.has_labels else np.zeros_like(number),
-        sequences=np.repeat(_number_in_row(sequences.rows) + 1, counts),
+        sequences=np.repeat(number_in_row + 1, counts),
     )
     shape = {"num_rows": sequences.num_rows, "length": schema.max_length}
     values = packing.packed(tokens, spans, vocabulary=vocabulary, **shape)
@@ -168,30 +176,17 @@ def record_features(
         values |= packing.packing_features(spans, **shape, num_separators=num_separators)
     if masker:
         values |= masker.mask(values["input_ids"], generator=generator, continues=continues)
-    if schema.has_labels:
-        values |= _labels(sequences, schema)
+    if schema.has_labels and not schema.is_packed:
+        values["next_sentence_labels"] = sequences.labels[:, None]
+    elif schema.has_labels:
+        for name, of_sequences, dtype in (
+            ("next_sentence_labels", sequences.labels, np.int64),
+            ("next_sentence_positions", sequences.columns, np.int64),
+            ("next_sentence_weights", 1, np.float32),
+        ):
+            values[name] = np.zeros((sequences.num_rows, schema.max_sequences), dtype)
+            values[name][sequences.rows, number_in_row] = of_sequences
     return values
-
-
-def _labels(sequences: Sequences, schema: PretrainingSchema) -> dict[str, np.ndarray]:
-    if not schema.is_packed:
-        return {"next_sentence_labels": sequences.labels[:, None]}
-    slots = sequences.rows, _number_in_row(sequences.rows)
-
-    def in_slots(values, dtype):
-        array = np.zeros((sequences.num_rows, schema.max_sequences), dtype)
-        array[slots] = values
-        return array
-
-    return {
-        "next_sentence_labels": in_slots(sequences.labels, np.int64),
-        "next_sentence_positions": in_slots(sequences.columns, np.int64),
-        "next_sentence_weights": in_slots(1, np.float32),
-    }
-
-
-def _number_in_row(rows: np.ndarray) -> np.ndarray:
-    return np.arange(len(rows)) - np.searchsorted(rows, rows)
 
 
 def _reordered(bounds: np.ndarray, order: np.ndarray) -> tuple[np.ndarray, np.ndarray]:

@@ -23,7 +23,12 @@ PICTURES = (".png", ".svg", ".pdf")
 def record_texts(
     records: StrPath | Sequence[StrPath], *, vocabulary: Vocabulary, count: int, start: int = 1
 ) -> Iterator[str]:
-    """Yields the text of `count` records, counted from 1 over all files, and before it a legend."""
+    """Yields a legend of the masks, and then the text of each record.
+
+    Args:
+        records: A folder, or record files.
+        start: The number of the first record to show, counted from 1 over all files.
+    """
     files = every_file(records)
     labels = label_names(files[0])
     if common_schema(files).max_predictions:
@@ -107,34 +112,30 @@ def record_histograms(
     }
     totals: dict[tuple[str, str], np.ndarray] = {}
     for _, _, features in verified_batches(files, vocabulary=vocabulary, stage="read"):
-        for title, values in _values(features, vocabulary).items():
+        ids = features["input_ids"]
+        # The values of the batch, by the title and the things of their histogram.
+        values = {("tokens in a record", "records"): features["input_mask"].sum(axis=1)}
+        if "sequence_ids" in features:
+            sequences = features["sequence_ids"]
+            values["sequences in a record", "records"] = sequences.max(axis=1)
+            rows = np.arange(len(ids))[:, None] * (ids.shape[1] + 1)
+            lengths = np.bincount((rows + sequences)[sequences > 0])
+            values["tokens in a sequence", "sequences"] = lengths[lengths > 0]
+        if WEIGHTS_FEATURE in features:
+            is_counted, positions = features[WEIGHTS_FEATURE] > 0, features["masked_lm_positions"]
+            inputs = np.take_along_axis(ids, positions, axis=1)
+            is_kept = inputs == features["masked_lm_ids"]
+            kinds = np.where(inputs == vocabulary.mask_id, 0, np.where(is_kept, 2, 1))
+            values["predictions in a record", "records"] = is_counted.sum(axis=1)
+            values["position of predictions", "predictions"] = positions[is_counted]
+            values["input at predicted positions", "predictions"] = kinds[is_counted]
+        if LABEL_FEATURE in features:
+            values["labels", "sequences"] = features[LABEL_FEATURE][is_labelled(features)]
+        for title, of_title in values.items():
             total = totals.get(title, np.zeros(len(names.get(title[0], ())), np.int64))
-            totals[title] = np.bincount(values.ravel(), minlength=len(total))
+            totals[title] = np.bincount(of_title.ravel(), minlength=len(total))
             totals[title][: len(total)] += total
     return [Histogram(*title, counts, names.get(title[0], ())) for title, counts in totals.items()]
-
-
-def _values(features: Features, vocabulary: Vocabulary) -> dict[tuple[str, str], np.ndarray]:
-    """Returns the values of a batch by (title, of) of their histogram."""
-    ids = features["input_ids"]
-    values = {("tokens in a record", "records"): features["input_mask"].sum(axis=1)}
-    if "sequence_ids" in features:
-        sequences = features["sequence_ids"]
-        values["sequences in a record", "records"] = sequences.max(axis=1)
-        rows = np.arange(len(ids))[:, None] * (ids.shape[1] + 1)
-        lengths = np.bincount((rows + sequences)[sequences > 0])
-        values["tokens in a sequence", "sequences"] = lengths[lengths > 0]
-    if WEIGHTS_FEATURE in features:
-        is_counted, positions = features[WEIGHTS_FEATURE] > 0, features["masked_lm_positions"]
-        inputs = np.take_along_axis(ids, positions, axis=1)
-        is_kept = inputs == features["masked_lm_ids"]
-        kinds = np.where(inputs == vocabulary.mask_id, 0, np.where(is_kept, 2, 1))
-        values["predictions in a record", "records"] = is_counted.sum(axis=1)
-        values["position of predictions", "predictions"] = positions[is_counted]
-        values["input at predicted positions", "predictions"] = kinds[is_counted]
-    if LABEL_FEATURE in features:
-        values["labels", "sequences"] = features[LABEL_FEATURE][is_labelled(features)]
-    return values
 
 
 def plot(histograms: Sequence[Histogram], path: StrPath, *, title: str) -> None:

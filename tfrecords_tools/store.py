@@ -83,7 +83,14 @@ class TokenWriter:
 
 
 class TokenSource:
-    """The tokens and boundaries of documents; the arrays are files of a store, or parts of them."""
+    """The tokens and boundaries of documents.
+
+    Args:
+        tokens: Token ids of `dtype`: the file of a store, or a part of it.
+        sentences: int64, the first token of each sentence, and the end of the last one.
+        documents: int64, the first sentence of each document, and the end of the last one.
+        first_document, first_sentence: The numbers of the first ones in the arrays.
+    """
 
     def __init__(
         self,

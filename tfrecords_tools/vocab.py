@@ -63,11 +63,19 @@ def train_vocabulary(  # noqa: PLR0913 - each argument is an option of the comma
     text_field: str = "text",
     log: Callable[[str], object] = lambda sentence: None,
 ) -> Vocabulary:
-    """Counts the words of a corpus and learns a vocabulary of up to `size` tokens.
+    """Counts the words of a corpus and learns a vocabulary.
 
-    `model` is a key of `MODELS`; `unused` tokens and a `segmenter`, a "module:function" that
-    divides a word into parts whose limits no token crosses, are for WordPiece. Byte-level BPE keeps
-    upper case. `log` receives a sentence about dropped words and about Hangul.
+    Args:
+        paths: The corpus; see `files`.
+        size: The most tokens of the vocabulary.
+        model: "wordpiece", "bpe" or "unigram".
+        lowercase: Whether to lower-case the words. Byte-level BPE keeps upper case.
+        unused: The number of [unusedN] tokens, for WordPiece alone.
+        segmenter: A "module:function" that divides a word into parts whose limits no token crosses,
+            for WordPiece alone.
+        workers: The number of processes; the vocabulary does not depend on it.
+        text_field: The field of JSON, parquet or TFDS with the text.
+        log: Receives a sentence about dropped words and about Hangul.
     """
     check_name(model, MODELS, what="model")
     count_words, learn, min_size = MODELS[model]
@@ -179,28 +187,23 @@ def train_wordpiece(words: Mapping[str, int], *, size: int, unused: int = 0) -> 
     alphabet = alphabet_of(words, num_tokens=(size - len(reserved)) // 2)
     while True:
         first = [*reserved, *chain(*alphabet)]
-        tokens = _learned_tokens(words, first, size=size)
+        letters = set(first)
+        known = {word: n for word, n in words.items() if letters.issuperset(word)}
+        trainer = WordPieceTrainer(
+            vocab_size=size + len(_WORDPIECE_MARKS),
+            min_frequency=MIN_COUNT,
+            special_tokens=first,  # numbers them in this order
+            limit_alphabet=0,
+            show_progress=False,
+        )
+        tokenizer = Tokenizer(WordPiece(unk_token="[UNK]"))
+        ids = _trained(tokenizer, trainer, most_frequent(known)).get_vocab()
+        tokens = sorted(ids.keys() - _WORDPIECE_MARKS, key=ids.__getitem__)[:size]
         num_others = len(first) - len(reserved) + size - len(tokens)
         larger = alphabet if len(tokens) == size else alphabet_of(words, num_tokens=num_others)
         if larger == alphabet:
             return Vocabulary(tuple(tokens))
         alphabet = larger
-
-
-def _learned_tokens(words: Mapping[str, int], first: list[str], *, size: int) -> list[str]:
-    """Returns the tokens `first` and the merges of words that have only characters in `first`."""
-    letters = set(first)
-    words = most_frequent({word: n for word, n in words.items() if letters.issuperset(word)})
-    trainer = WordPieceTrainer(
-        vocab_size=size + len(_WORDPIECE_MARKS),
-        min_frequency=MIN_COUNT,
-        special_tokens=first,  # numbers them in this order
-        limit_alphabet=0,
-        show_progress=False,
-    )
-    ids = _trained(Tokenizer(WordPiece(unk_token="[UNK]")), trainer, words).get_vocab()
-    tokens = sorted(ids.keys() - _WORDPIECE_MARKS, key=ids.__getitem__)
-    return tokens[:size]
 
 
 def _trained(tokenizer: Tokenizer, trainer, words: Mapping[str, int]) -> Tokenizer:
@@ -245,10 +248,17 @@ def train_unigram(words: Mapping[str, int], *, size: int, lowercase: bool) -> Vo
     from sentencepiece import SentencePieceTrainer
     from sentencepiece.sentencepiece_model_pb2 import ModelProto  # pyright: ignore[reportAttributeAccessIssue] - made at run time
 
+    words = most_frequent(words)
+    # If the words have more than `MAX_CHARACTERS`, each occurs a fraction of its count, but once.
+    num_characters = sum((len(word) + 1) * count for word, count in words.items())
+    rate = min(1.0, MAX_CHARACTERS / max(num_characters, 1))
+    shuffled = [word for word in sorted(words) for _ in range(max(1, round(words[word] * rate)))]
+    Random(1).shuffle(shuffled)  # SentencePiece needs quadratic time for a repeated word
+    starts = range(0, len(shuffled), WORDS_PER_LINE)
     written = io.BytesIO()
     pad, unk, *others = fast_tokenizer.ALBERT_SPECIALS.tokens
     SentencePieceTrainer.train(
-        sentence_iterator=_shuffled_lines(most_frequent(words)),
+        sentence_iterator=(" ".join(shuffled[start : start + WORDS_PER_LINE]) for start in starts),
         model_writer=written,
         vocab_size=size,
         pad_id=0,
@@ -271,25 +281,10 @@ def train_unigram(words: Mapping[str, int], *, size: int, lowercase: bool) -> Vo
     )
 
 
-def _shuffled_lines(words: Mapping[str, int]) -> Iterator[str]:
-    """Yields lines of shuffled words: SentencePiece needs quadratic time for a repeated word."""
-    # If the words have more than `MAX_CHARACTERS`, each occurs a fraction of its count, but once.
-    size = sum((len(word) + 1) * count for word, count in words.items())
-    rate = min(1.0, MAX_CHARACTERS / max(size, 1))
-    shuffled = [word for word in sorted(words) for _ in range(max(1, round(words[word] * rate)))]
-    Random(1).shuffle(shuffled)
-    for start in range(0, len(shuffled), WORDS_PER_LINE):
-        yield " ".join(shuffled[start : start + WORDS_PER_LINE])
-
-
 # The function that counts words, the function that learns, and the smallest number of tokens,
 # without [unusedN] tokens.
 MODELS = {
     "wordpiece": (count_bert_words, train_wordpiece, len(SPECIAL_TOKENS) + 2),
     "bpe": (count_byte_words, train_byte_pairs, len(BYTE_SPECIALS) + len(LETTERS) + 1),
-    "unigram": (
-        count_plain_words,
-        train_unigram,
-        5 + len(MARKS) + 2,
-    ),
+    "unigram": (count_plain_words, train_unigram, 5 + len(MARKS) + 2),
 }

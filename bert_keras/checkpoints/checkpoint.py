@@ -106,10 +106,7 @@ def our_tensors(
     *,
     is_transposed: Callable[[str], bool],
 ) -> dict[str, StoredTensor]:
-    """Translates the tensors of another format to our names and shapes by a `name_table`.
-
-    A tensor that several names share contains their weights one after the other.
-    """
+    """Translates the tensors of another format to our names and shapes; see `their_tensors`."""
     names = defaultdict(list)
     for ours, theirs in table.items():
         names[theirs].append(ours)
@@ -130,11 +127,18 @@ def their_tensors(
     is_transposed: Callable[[str], bool],
     format: str,
 ) -> dict[str, StoredTensor]:
-    """Translates tensors to the names and shapes of another format; see `our_tensors`."""
+    """Translates tensors to the names and shapes of another format.
+
+    Args:
+        tensors: The weights by our names.
+        table: A `name_table`. Weights with the same name there are joined in its order.
+        is_transposed: Whether the other format stores the transpose of the weight of our name.
+        format: The name of the other format, for the error if the table lacks a weight.
+    """
     if unknown := [name for name in tensors if name not in table]:
         raise cannot_store(listed(unknown, most=3), format=format)
     parts = defaultdict(list)
-    for name, theirs in table.items():  # in the order of the weights in a tensor that they share
+    for name, theirs in table.items():
         if (tensor := tensors.get(name)) is not None:
             parts[theirs].append(tensor.transposed() if is_transposed(name) else tensor)
     return {name: join_tensors(each) for name, each in parts.items()}

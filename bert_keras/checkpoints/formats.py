@@ -14,7 +14,7 @@ from bert_keras.checkpoints.checkpoint import Checkpoint, TextCheckpoint, presen
 from bert_keras.checkpoints.hub import is_name, located
 from bert_keras.config import BertConfig
 from bert_keras.errors import InputError, check_name
-from bert_keras.files import atomic_folder, is_remote
+from bert_keras.files import StrPath, atomic_folder, is_remote
 
 # The module of each format, imported on first use. It defines `recognises(path)`, which
 # `detect_format` calls in this order; `read(path, *, ignore)`, which returns a Checkpoint;
@@ -30,7 +30,7 @@ FORMATS = {
 
 
 def open_checkpoint(
-    path: str | os.PathLike,
+    path: StrPath,
     *,
     revision: str | None = None,
     ignore: Collection[str] = (),
@@ -68,7 +68,7 @@ def open_checkpoint(
         return checkpoint
 
 
-def stored_config(path: str | os.PathLike) -> BertConfig:
+def stored_config(path: StrPath) -> BertConfig:
     """Returns the configuration of a checkpoint without reading its weights."""
     folder = located(path)
     format = detect_format(folder)
@@ -77,7 +77,7 @@ def stored_config(path: str | os.PathLike) -> BertConfig:
 
 
 @contextlib.contextmanager
-def _errors_with_name(name: str | os.PathLike) -> Iterator[None]:
+def _errors_with_name(name: StrPath) -> Iterator[None]:
     """Adds the name of a checkpoint to the errors of reading it."""
     try:
         yield
@@ -88,12 +88,12 @@ def _errors_with_name(name: str | os.PathLike) -> Iterator[None]:
         raise InputError(f"{name}: {error if isinstance(error, InputError) else found}") from error
 
 
-def absolute_path(path: str | os.PathLike) -> str:
+def absolute_path(path: StrPath) -> str:
     """Returns the absolute path of a checkpoint; a name to download stays as it is."""
     return os.fspath(path) if is_name(path) else os.path.abspath(path)
 
 
-def open_text_checkpoint(path: str | os.PathLike) -> TextCheckpoint:
+def open_text_checkpoint(path: StrPath) -> TextCheckpoint:
     """Opens a checkpoint that has a vocabulary; see `open_checkpoint`."""
     checkpoint = open_checkpoint(path)
     present(checkpoint.vocabulary, source=path)
@@ -102,7 +102,7 @@ def open_text_checkpoint(path: str | os.PathLike) -> TextCheckpoint:
 
 def write_checkpoint(
     checkpoint: Checkpoint,
-    folder: str | os.PathLike,
+    folder: StrPath,
     *,
     format: str,
     overwrite: bool = False,
@@ -110,7 +110,11 @@ def write_checkpoint(
 ) -> tuple[str, ...]:
     """Writes a new folder, as a whole or not at all, and returns how readers of the format differ.
 
-    With `overwrite`, it may replace a folder of the format "bert-keras" that contains nothing else.
+    Args:
+        folder: The folder, on this machine.
+        format: A name in `FORMATS`, except "keras-hub".
+        overwrite: Whether to replace a "bert-keras" folder that contains nothing else.
+        readme: The contents of README.md; "" writes none.
     """
     check_name(format, FORMATS.keys() - {"keras-hub"}, what="format")
     if is_remote(folder):

@@ -9,7 +9,7 @@ from pathlib import Path
 
 from bert_keras.errors import InputError, require
 from bert_keras.families import FAMILIES, hub_names
-from bert_keras.files import check_exists, near_path
+from bert_keras.files import StrPath, check_exists, near_path
 
 HUGGING_FACE, KAGGLE = "hf://", "kaggle://"
 # A name such as "klue/bert-base@main" has at most one slash: longer paths are not downloaded.
@@ -18,14 +18,14 @@ _PRESET = re.compile(r"(albert|bert|distil_bert|roberta)_\w+_(en|multi|zh)\w*", 
 _FILES = ("*.safetensors", "*.weights.h5", "*.json", "*.txt", "*.model", "*.spm", "*Dense/*.bin")
 
 
-def is_name(path: str | os.PathLike) -> bool:
+def is_name(path: StrPath) -> bool:
     """Returns whether `path` is a name to download: not a local file, and not written as a path."""
     if not isinstance(path, str) or os.path.exists(path) or os.path.exists(f"{path}.index"):  # TF1
         return False
     return path.startswith((HUGGING_FACE, KAGGLE)) or _NAME.fullmatch(path) is not None
 
 
-def located(path: str | os.PathLike, *, revision: str | None = None) -> Path:
+def located(path: StrPath, *, revision: str | None = None) -> Path:
     """Returns the path of a checkpoint, which is downloaded if `path` is a name."""
     if is_name(path):
         return downloaded(str(path), revision)
@@ -47,17 +47,13 @@ def downloaded(name: str, revision: str | None = None) -> Path:
         import kagglehub
 
         return Path(kagglehub.model_download(handle.removeprefix(KAGGLE)))
-    name, _, tag = name.removeprefix(HUGGING_FACE).partition("@")
-    return _from_hugging_face(name, revision or tag or None)
-
-
-def _from_hugging_face(name: str, revision: str | None) -> Path:
     from huggingface_hub import errors, snapshot_download
     from huggingface_hub.constants import HF_HUB_OFFLINE
 
+    name, _, tag = name.removeprefix(HUGGING_FACE).partition("@")
     wanted = {"allow_patterns": _FILES, "ignore_patterns": "checkpoint-*"}
     try:
-        folder = Path(snapshot_download(name, revision=revision, **wanted))
+        folder = Path(snapshot_download(name, revision=revision or tag or None, **wanted))
         if not any(any(folder.glob(weights)) for weights in _FILES[:2]):
             if importlib.util.find_spec("torch") is None:
                 raise InputError(f"{name} has only pytorch_model.bin; pip install torch")

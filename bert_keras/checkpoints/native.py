@@ -7,7 +7,6 @@ training_state.safetensors  Adam's averages `momentum/NAME` and `velocity/NAME`,
                             steps as the metadata `step`; only if the checkpoint has training state
 """
 
-import os
 from collections.abc import Collection
 from pathlib import Path
 
@@ -16,7 +15,7 @@ from safetensors import safe_open
 from bert_keras.checkpoints.checkpoint import Checkpoint, TrainingState
 from bert_keras.checkpoints.tensors import stored_tensors, write_tensors
 from bert_keras.config import BertConfig, ModelMetadata
-from bert_keras.files import json_object, write_json
+from bert_keras.files import StrPath, json_object, write_json
 from bert_keras.text import fast_tokenizer
 
 METADATA, WEIGHTS = "bert_keras.json", "weights.safetensors"
@@ -71,6 +70,6 @@ def write(checkpoint: Checkpoint, folder: Path) -> tuple[str, ...]:
     return ()
 
 
-def read_metadata(folder: str | os.PathLike) -> ModelMetadata:
+def read_metadata(folder: StrPath) -> ModelMetadata:
     """Reads the metadata of a folder; raises InputError if they are missing or damaged."""
     return ModelMetadata.from_dict(json_object(Path(folder) / METADATA))

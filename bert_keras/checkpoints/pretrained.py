@@ -25,6 +25,7 @@ from bert_keras.config import (
 )
 from bert_keras.errors import InputError, check_name, listed, printable
 from bert_keras.families import family_of
+from bert_keras.files import StrPath
 from bert_keras.text.vocab import Vocabulary
 
 if TYPE_CHECKING:
@@ -63,7 +64,14 @@ def metadata_for(
     embedding: EmbeddingConfig | None = None,
     config_changes: dict[str, Any],
 ) -> ModelMetadata:
-    """Returns the metadata of a model of another class or configuration; see `from_pretrained`."""
+    """Returns the metadata of a model of another class or configuration.
+
+    Args:
+        labels: Names of the labels of a new head.
+        new: Parts that start with random weights.
+        embedding: How to compute a sentence embedding; by default as in the checkpoint.
+        config_changes: Fields of `BertConfig` that differ from the checkpoint's.
+    """
     source, name = checkpoint.metadata, cls.kind.model
     config = BertConfig(**{**source.config.to_dict(), **config_changes})
     if cls.kind.reads_pooled_output:
@@ -99,13 +107,17 @@ def build_model(
     checkpoint: Checkpoint,
     *,
     metadata: ModelMetadata,
-    source: str | os.PathLike,
+    source: StrPath,
     new: Collection[str] = (),
     name: str | None = None,
 ) -> Model:
-    """Builds a model with the weights of a checkpoint, whose path is `source`.
+    """Builds a model with the weights of a checkpoint.
 
-    The `metadata` may differ from the checkpoint's; the parts `new` start with random weights.
+    Args:
+        metadata: The metadata of the model, which may differ from the checkpoint's.
+        source: The path of the checkpoint, for the load report and errors.
+        new: Parts that start with random weights.
+        name: The name of the Keras model; by default the name of its class.
     """
     errors = []
 
@@ -169,7 +181,13 @@ def checkpoint_of_model(
     vocabulary: Vocabulary | None,
     state: TrainingState | None = None,
 ) -> Checkpoint:
-    """Returns a model as a checkpoint; the products of LoRA are added to the kernels."""
+    """Returns a model as a checkpoint; the products of LoRA are added to the kernels.
+
+    Args:
+        model: The model, which must be built.
+        vocabulary: Its vocabulary, if it has one.
+        state: The state of its optimizer; None omits it.
+    """
     tensors = {}
     adapted = {
         f"{layer.path}/kernel": layer
@@ -187,7 +205,7 @@ def checkpoint_of_model(
 
 def save_model(  # noqa: PLR0913 - each argument after the metadata is optional
     model: keras.Model,
-    folder: str | os.PathLike,
+    folder: StrPath,
     *,
     metadata: ModelMetadata,
     vocabulary: Vocabulary | None,
@@ -196,7 +214,14 @@ def save_model(  # noqa: PLR0913 - each argument after the metadata is optional
     state: TrainingState | None = None,
     sections: Mapping[str, Mapping[str, Any]] | None = None,
 ) -> tuple[str, ...]:
-    """Writes a model folder with a README.md, in which `sections` are tables by their headings."""
+    """Writes a model folder with a README.md, and returns how readers of the format differ.
+
+    Args:
+        format: A name in `FORMATS`, except "keras-hub".
+        overwrite: Whether to replace a "bert-keras" folder that contains nothing else.
+        state: The state of its optimizer; None omits it.
+        sections: Tables of the README.md by their headings.
+    """
     checkpoint = checkpoint_of_model(model, metadata=metadata, vocabulary=vocabulary, state=state)
     path, family = Path(folder), family_of(metadata.config, vocabulary)
     template = Path(__file__).with_name("model_card.md").read_text("utf-8")

@@ -116,8 +116,16 @@ def _read_embedding(path: Path, modules: list[tuple[str, Path]]) -> EmbeddingCon
         modes = [mode for flag, mode in FLAGS.items() if values.get(flag)]
     flags = [key for key, is_on in values.items() if key.startswith("pooling_mode_") and is_on]
     modes += [flag for flag in flags if flag not in FLAGS]  # EmbeddingConfig refuses new poolings
-    others = [(kind, each) for kind, each in others if kind != DROPOUT]
-    read = [_read_dense(each) if kind == DENSE else NormalizeModule() for kind, each in others]
+    read = []
+    for kind, folder in others:
+        if kind == NORMALIZE:
+            read.append(NormalizeModule())
+        elif kind == DENSE:
+            values = _module_values(folder)
+            name = values.get("activation_function", "torch.nn.modules.activation.Tanh")
+            check_name(name, ACTIVATIONS, what=f"activation_function of {folder.name}")
+            options = {"activation": ACTIVATIONS[name], "has_bias": bool(values.get("bias", True))}
+            read.append(DenseModule(units=values["out_features"], **options))
     settings = _settings(path)
     prompts = settings.get("prompts") or {}
     return EmbeddingConfig(
@@ -126,17 +134,6 @@ def _read_embedding(path: Path, modules: list[tuple[str, Path]]) -> EmbeddingCon
         prompts={name: text or "" for name, text in prompts.items()},
         default_prompt_name=settings.get("default_prompt_name"),
         similarity=settings.get("similarity_fn_name") or "cosine",
-    )
-
-
-def _read_dense(folder: Path) -> DenseModule:
-    values = _module_values(folder)
-    name = values.get("activation_function", "torch.nn.modules.activation.Tanh")
-    check_name(name, ACTIVATIONS, what=f"activation_function of {folder.name}")
-    return DenseModule(
-        units=values["out_features"],
-        activation=ACTIVATIONS[name],
-        has_bias=bool(values.get("bias", True)),
     )
 
 

@@ -1,6 +1,5 @@
 """Arrays that stay in their file or variable until they are read, and .safetensors files."""
 
-import os
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
@@ -10,7 +9,7 @@ from safetensors import SafetensorError, safe_open
 from safetensors.numpy import save_file
 
 from bert_keras.errors import InputError
-from bert_keras.files import existing_file
+from bert_keras.files import StrPath, existing_file
 
 if TYPE_CHECKING:  # checkpoints are recognised before Keras is imported
     import keras
@@ -76,7 +75,7 @@ def named_weights(model: "keras.Model") -> "dict[str, keras.Variable]":
     return {part + weight.path.removeprefix(prefix): weight for weight in model.weights}
 
 
-def stored_tensors(path: str | os.PathLike) -> dict[str, StoredTensor]:
+def stored_tensors(path: StrPath) -> dict[str, StoredTensor]:
     """Returns the arrays of a .safetensors file by name."""
     path = existing_file(path)
 
@@ -103,10 +102,7 @@ def stored_tensors(path: str | os.PathLike) -> dict[str, StoredTensor]:
 
 
 def write_tensors(
-    path: str | os.PathLike,
-    tensors: Mapping[str, StoredTensor],
-    *,
-    metadata: dict[str, str] | None = None,
+    path: StrPath, tensors: Mapping[str, StoredTensor], *, metadata: dict[str, str] | None = None
 ) -> None:
     """Writes arrays in float32 as a .safetensors file; `metadata` are strings for its header."""
     arrays = {name: np.asarray(tensors[name].read(), np.float32, order="C") for name in tensors}

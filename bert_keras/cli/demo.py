@@ -4,7 +4,7 @@ import itertools
 import json
 import random
 from collections import Counter
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from pathlib import Path
 
 from sklearn.feature_extraction.text import TfidfVectorizer
@@ -18,7 +18,6 @@ from bert_keras.files import StrPath, write_text
 from bert_keras.runs.export import export
 from bert_keras.runs.finetune import finetune
 from bert_keras.runs.pretrain import pretrain
-from bert_keras.runs.recipes import PretrainRecipe
 from bert_keras.runs.settings import pretrain_settings
 from bert_keras.serving.client import Client
 from bert_keras.serving.server import running_server
@@ -49,6 +48,12 @@ def demo(
     """Runs every stage in a new numbered folder, prints its contents and returns it.
 
     The classifier predicts to which of the longest documents of the corpus a paragraph belongs.
+
+    Args:
+        corpus: Text files, in which a blank line ends a document; by default Python's reference.
+        pretrained: A checkpoint that replaces the pretraining.
+        output: The folder of all demos.
+        num_steps: Pretraining steps; by default as in the recipe.
     """
     changes = {"seed": seed} if num_steps is None else {"seed": seed, "num_steps": num_steps}
     recipe, _ = pretrain_settings("demo", teacher=None, changes=changes)
@@ -60,37 +65,29 @@ def demo(
     files = files or [_write_language_reference(folder / "corpus.txt")]
     example = _write_rows(files, folder, seed=seed, num_train=NUM_LABELLED if pretrained else None)
     if pretrained is None:
-        _build_records(files, folder, seed=seed)
-        _pretrain(folder, recipe)
+        vocabulary = train_vocabulary(files, size=VOCABULARY_SIZE)
+        vocabulary.save(folder / "vocab.txt")
+        shares = {"duplicates": 25, "held_out_rate": HELD_OUT_RATE, "seed": seed}
+        settings = BuildSettings(max_length=64, max_predictions=10, **shares)
+        records = folder / "records"
+        manifest = build(files, vocabulary=vocabulary, output=records, settings=settings)
+        train = manifest["splits"]["train"]
+        counts = f"{train['records']:,} records of {train['documents']} documents"
+        print(f"  {len(vocabulary):,} tokens; {counts}\n", flush=True)
+        scores = pretrain(recipe, records=records, output=folder / "pretrain").scores
+        names = (f"{name}_masked_lm_loss" for name in ("held_out", "copying", "unigram"))
+        ours, copying, unigram = (f"{scores[name]:.3f}" for name in names)
+        print(
+            f"  {scores['parameters']:,} parameters, {scores['steps']} steps\n"
+            f"  masked-LM loss on held-out documents: {ours}; of copying the input token: "
+            f"{copying}; of the token frequencies: {unigram}\n",
+            flush=True,
+        )
         _finetune(folder, folder / "pretrain" / "model", recipe="demo", seed=seed)
     else:
         _finetune(folder, pretrained, recipe="small-models", seed=seed, **FEW_LABELS)
     _export_and_predict(folder, example)
     return folder
-
-
-def _build_records(files: Sequence[StrPath], folder: Path, *, seed: int) -> None:
-    vocabulary = train_vocabulary(files, size=VOCABULARY_SIZE)
-    vocabulary.save(folder / "vocab.txt")
-    shares = {"duplicates": 25, "held_out_rate": HELD_OUT_RATE, "seed": seed}
-    settings = BuildSettings(max_length=64, max_predictions=10, **shares)
-    manifest = build(files, vocabulary=vocabulary, output=folder / "records", settings=settings)
-    train = manifest["splits"]["train"]
-    counts = f"{train['records']:,} records of {train['documents']} documents"
-    print(f"  {len(vocabulary):,} tokens; {counts}\n", flush=True)
-
-
-def _pretrain(folder: Path, recipe: PretrainRecipe) -> None:
-    scores = pretrain(recipe, records=folder / "records", output=folder / "pretrain").scores
-    ours, copying, unigram = (
-        f"{scores[f'{name}_masked_lm_loss']:.3f}" for name in ("held_out", "copying", "unigram")
-    )
-    print(f"  {scores['parameters']:,} parameters, {scores['steps']} steps")
-    print(
-        f"  masked-LM loss on held-out documents: {ours}; of copying the input token: {copying}; "
-        f"of the token frequencies: {unigram}\n",
-        flush=True,
-    )
 
 
 def _finetune(folder: Path, pretrained: StrPath, *, recipe: str, **changes) -> None:
@@ -152,23 +149,20 @@ def _write_language_reference(path: Path) -> Path:
     texts, written = {}, set()
     by_length = sorted(topics, key=lambda name: (-len(topics[name]), name))
     for name in tqdm(by_length, desc="read corpus", unit=" topics"):
-        paragraphs = [each for each in _prose(topics[name]) if each not in written]
+        paragraphs = []
+        for paragraph in topics[name].split("\n\n"):
+            lines = paragraph.split("\n")
+            prose = [line.strip() for line in lines if set(line.strip()) - set("*=-^~#.")]
+            text, is_title = " ".join(prose), len(prose) < len(lines)
+            is_code = all(line.startswith("     ") for line in lines)
+            if is_code or text.startswith(("+-", "|", ">>>")) or text in written:
+                continue
+            if text and (is_title or len(text.split()) > 3):
+                paragraphs.append(text)
         written.update(paragraphs)
         texts[name] = "\n".join(paragraphs)
     write_text(path, "".join(f"{texts[name]}\n\n" for name in sorted(texts) if texts[name]))
     return path
-
-
-def _prose(topic: str) -> Iterator[str]:
-    for paragraph in topic.split("\n\n"):
-        lines = paragraph.split("\n")
-        prose = [line.strip() for line in lines if set(line.strip()) - set("*=-^~#.")]
-        text, is_title = " ".join(prose), len(prose) < len(lines)
-        is_code = all(line.startswith("     ") for line in lines)
-        if is_code or text.startswith(("+-", "|", ">>>")):
-            continue
-        if text and (is_title or len(text.split()) > 3):
-            yield text
 
 
 def _write_rows(files: Sequence[StrPath], folder: Path, *, seed: int, num_train: int | None) -> str:

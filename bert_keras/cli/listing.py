@@ -32,12 +32,17 @@ MEASURED = {
 }
 
 
-def _groups(kind: str) -> dict[str, dict[str, str]]:
-    """Returns heading -> name -> text."""
-    if kind == "tasks":
+@command(
+    option("kind", "|".join(KINDS), "what to list", choices=KINDS),
+    examples="  bert-keras list tasks",
+)
+def list_(options: argparse.Namespace) -> None:
+    """List the names of tasks, recipes, models or sizes of models."""
+    groups: dict[str, dict[str, str]]  # heading -> name -> text
+    if options.kind == "tasks":
         others = {name: f"another name of {task}" for name, task in ALIASES.items()}
-        return {"tasks, for finetune, evaluate and predict:": DESCRIPTIONS | ZERO_SHOT | others}
-    if kind == "sizes":
+        groups = {"tasks, for finetune, evaluate and predict:": DESCRIPTIONS | ZERO_SHOT | others}
+    elif options.kind == "sizes":
         sizes = {
             f"size={name}": f"{size.num_layers} layers of {size.hidden_size}, {size.num_heads} "
             f"heads, {size.vocab_size:,} tokens, length {size.max_positions:,}"
@@ -46,25 +51,19 @@ def _groups(kind: str) -> dict[str, dict[str, str]]:
             if "L-" not in name
         }
         sizes["size=L-N_H-D_A-M"] = "N layers of D with M heads"
-        return {"sizes of new models, for pretrain --set:": sizes}
-    if kind == "models":
+        groups = {"sizes of new models, for pretrain --set:": sizes}
+    elif options.kind == "models":
         names = {name: text for name, text in hub_names().items() if "L-" not in name}
         miniatures = "N = 2, 4 to 12; D = 128, 256, 512, 768; M = D/64"
         names["google/bert_uncased_L-N_H-D_A-M"] = miniatures
         heading = "checkpoints of Hugging Face, for --from:"
-        return {heading: names, "sizes of new models: bert-keras list sizes": {}}
-    heading = "masked-LM losses on held-out text, in brackets the losses of guessing by frequency"
-    values = "all values: bert-keras pretrain RECIPE --help, bert-keras finetune TASK --help"
-    return {heading: MEASURED, values: {}}
-
-
-@command(
-    option("kind", "|".join(KINDS), "what to list", choices=KINDS),
-    examples="  bert-keras list tasks",
-)
-def list_(options: argparse.Namespace) -> None:
-    """List the names of tasks, recipes, models or sizes of models."""
-    for heading, rows in _groups(options.kind).items():
+        groups = {heading: names, "sizes of new models: bert-keras list sizes": {}}
+    else:
+        guess = "in brackets the losses of guessing by frequency"
+        heading = f"masked-LM losses on held-out text, {guess}"
+        values = "all values: bert-keras pretrain RECIPE --help, bert-keras finetune TASK --help"
+        groups = {heading: MEASURED, values: {}}
+    for heading, rows in groups.items():
         print(heading)
         for name, text in rows.items():
             print(f"{name:<{2 + max(map(len, rows))}}{text}".rstrip())

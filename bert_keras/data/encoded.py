@@ -131,8 +131,11 @@ def distinct_batches(
     """Same as `length_grouped_batches`, but no two rows of a batch have a text in common.
 
     A row that has a text in common with a batch moves to a later batch. Batches that this leaves
-    incomplete get rows of the next pool, or end the epoch incomplete. `texts_NG` are the numbers of
-    the texts of each row.
+    incomplete get rows of the next pool, or end the epoch incomplete.
+
+    Args:
+        lengths: int [N], the tokens of each row.
+        texts_NG: int, the numbers of the texts of each row.
     """
     for epoch in itertools.count():
         random = np.random.default_rng((seed, epoch))

@@ -224,12 +224,18 @@ def choose_words(
     Words are drawn in random order until the quota of the row is met. A drawn word is chosen
     together with the n - 1 words that follow it. n is drawn with weights 1/n from the values up to
     `max_ngram` that fit: the n words are adjacent, none of them is chosen yet, and together they
-    stay within the quota, int [B]. A drawn word that does not fit alone is skipped. Returns the
-    indices of the chosen tokens in the flattened batch, int64, ascending.
+    stay within the quota. A drawn word that does not fit alone is skipped. Returns the indices of
+    the chosen tokens in the flattened batch, int64, ascending.
+
+    Args:
+        words: The words of B rows.
+        quotas: int [B], the most tokens to choose of each row.
+        max_ngram: The most adjacent words to choose together.
     """
-    starts, ends, _, first = words
+    starts, ends, follows, first = words
     is_chosen = np.zeros(len(starts), bool)
     shuffled = np.arange(len(starts), dtype=np.int32)
+    weights = np.cumsum(1 / np.arange(1, max_ngram + 1))
     # One entry for each row that is not complete: `shuffled[lower:upper]` are the words that were
     # not drawn yet, and `space` is the number of tokens that the row may still choose.
     is_open = (first[1:] > first[:-1]) & (quotas > 0)
@@ -241,10 +247,17 @@ def choose_words(
         word = shuffled[drawn]
         shuffled[drawn] = shuffled[lower]
         fits = ~is_chosen[word] & (ends[word] - starts[word] <= space)
-        word = word[fits]
-        last = word
+        word = last = word[fits]
         if max_ngram > 1:
-            last = _last_words(word, words, is_chosen, space[fits], max_ngram, generator)
+            room = space[fits]
+            max_offset, is_free = np.zeros(len(word), np.int64), np.ones(len(word), bool)
+            for offset in range(1, max_ngram):
+                last = np.minimum(word + offset, len(is_chosen) - 1)
+                is_free &= (word + offset == last) & follows[last] & ~is_chosen[last]
+                is_free &= ends[last] - starts[word] <= room
+                max_offset += is_free
+            draw = generator.random(len(word)) * weights[max_offset]
+            last = word + np.searchsorted(weights, draw, side="right").astype(np.int32)
         for offset in range(max_ngram):
             is_chosen[word[word + offset <= last] + offset] = True
         space[fits] -= ends[last] - starts[word]
@@ -253,17 +266,3 @@ def choose_words(
         if not is_open.all():
             lower, upper, space = lower[is_open], upper[is_open], space[is_open]
     return span_indices(starts[is_chosen], (ends - starts)[is_chosen])
-
-
-def _last_words(word, words: WordIndices, is_chosen, space, max_ngram, generator) -> np.ndarray:
-    """Draws n for each word of `word`, which fits alone; returns the last word of its n-gram."""
-    max_offset = np.zeros(len(word), np.int64)
-    fits = np.ones(len(word), bool)
-    for offset in range(1, max_ngram):
-        last = np.minimum(word + offset, len(is_chosen) - 1)
-        fits &= (word + offset == last) & words.follows[last] & ~is_chosen[last]
-        fits &= words.ends[last] - words.starts[word] <= space
-        max_offset += fits
-    weights = np.cumsum(1 / np.arange(1, max_ngram + 1))
-    draw = generator.random(len(word)) * weights[max_offset]
-    return word + np.searchsorted(weights, draw, side="right").astype(np.int32)

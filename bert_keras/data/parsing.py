@@ -39,11 +39,11 @@ class RecordParser:
         rows = [self._split(record) for record in records]
         features = {}
         for name, length in self._lengths.items():
-            is_float, limit = (
-                record_file.feature_kind(name) == record_file.FLOATS,
-                self._limits[name],
-            )
-            array = (_floats if is_float else _integers)([row[name] for row in rows], length)
+            values, limit = [row[name] for row in rows], self._limits[name]
+            is_float = record_file.feature_kind(name) == record_file.FLOATS
+            array = None if is_float else _integers(values, length)
+            if is_float and {*map(len, values)} == {4 * length}:
+                array = np.frombuffer(b"".join(values), "<f4").reshape(-1, length)
             # A negative integer has more bytes than `_integers` takes.
             if array is None or not array.max() < limit or (is_float and array.min() < 0):
                 raise ValueError(f"{name} is not {counted(length, 'number')} from 0 to {limit - 1}")
@@ -77,12 +77,6 @@ class RecordParser:
 def _head_of_example(size: int) -> bytes:
     """Returns the bytes before the features of an example of `size` bytes."""
     return b"\x0a" + record_file.varint(max(0, size - 1 - len(record_file.varint(size))))
-
-
-def _floats(values: list[bytes], length: int) -> np.ndarray | None:
-    if {*map(len, values)} != {4 * length}:
-        return None
-    return np.frombuffer(b"".join(values), "<f4").reshape(-1, length)
 
 
 def _integers(values: list[bytes], length: int) -> np.ndarray | None:

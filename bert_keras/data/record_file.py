@@ -294,7 +294,14 @@ def serialized(features: dict[str, np.ndarray]) -> list[bytes]:
     sizes = sum(_num_bytes(block) for block in blocks) + np.zeros(len(data), np.int64)
     blocks.insert(0, _by_length(lambda n: b"\x0a" + varint(n), sizes))
     ends = (sizes + _num_bytes(blocks[0])).cumsum().tolist()
-    flat = _used_bytes(blocks, num_rows=len(data)).tobytes()
+    width, end = sum(data.shape[1] for data, _ in blocks), 0
+    all_data, all_used = np.empty((len(sizes), width), np.uint8), np.ones((len(sizes), width), bool)
+    for data, used in blocks:
+        start, end = end, end + data.shape[1]
+        all_data[:, start:end] = data
+        if used is not None:
+            all_used[:, start:end] = used
+    flat = np.compress(all_used.ravel(), all_data.ravel()).tobytes()
     return [flat[start:end] for start, end in zip([0, *ends], ends, strict=False)]
 
 
@@ -302,19 +309,6 @@ def _num_bytes(block: Block) -> np.ndarray | int:
     """Returns the number of used bytes of each row, int [B], or one number for all rows."""
     data, used = block
     return data.shape[1] if used is None else np.count_nonzero(used, axis=1)
-
-
-def _used_bytes(blocks: list[Block], *, num_rows: int) -> np.ndarray:
-    """Returns the used bytes of all blocks, row by row."""
-    width = sum(data.shape[1] for data, _ in blocks)
-    all_data, all_used = np.empty((num_rows, width), np.uint8), np.ones((num_rows, width), bool)
-    end = 0
-    for data, used in blocks:
-        start, end = end, end + data.shape[1]
-        all_data[:, start:end] = data
-        if used is not None:
-            all_used[:, start:end] = used
-    return np.compress(all_used.ravel(), all_data.ravel())
 
 
 def varints(values: np.ndarray) -> Block:

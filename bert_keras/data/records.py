@@ -104,7 +104,13 @@ class Records:
         masking: DynamicMasking | None = None,
         objective: PretrainingExamples = MASKED_AND_LABELLED,
     ) -> Batches:
-        """Returns batches of NumPy arrays; see `pretraining_dataset` for the arguments."""
+        """Returns batches of NumPy arrays.
+
+        Args:
+            seed: The seed of the order; None keeps the order of the files.
+            masking: How to mask records without predictions.
+            objective: Which examples to make; see `pretraining_dataset`.
+        """
         file, schema, vocab_size = self.files[0], self.schema, self._vocab_size
         has_masks, is_masking = schema.max_predictions > 0, masking is not None
         needs_masking = objective.reads_masks and not has_masks
@@ -149,10 +155,19 @@ class Records:
     def _epoch(self, seed: int | None, number: int) -> Iterator[tuple[str, bytes]]:
         """Yields the file and the bytes of each record, shuffled unless the seed is None."""
         if seed is None:
-            return chain.from_iterable(map(_read, self.files))
+            yield from chain.from_iterable(map(_read, self.files))
+            return
         generator = np.random.default_rng((seed, number))
         files = [self.files[index] for index in generator.permutation(len(self.files))]
-        return _shuffled(_interleaved(files), generator)
+        records = _interleaved(files)
+        # Yields a random record of a buffer, in which the next record takes its place.
+        buffer = [*islice(records, SHUFFLE_BUFFER)]
+        places = iter(lambda: generator.integers(len(buffer), size=1024).tolist(), None)
+        for record, place in zip(records, chain.from_iterable(places), strict=False):
+            yield buffer[place]
+            buffer[place] = record
+        generator.shuffle(buffer)
+        yield from buffer
 
 
 def _read(file: str) -> Iterator[tuple[str, bytes]]:
@@ -168,14 +183,3 @@ def _interleaved(files: Sequence[str]) -> Iterator[tuple[str, bytes]]:
         block = [*islice(reader, BLOCK)]
         yield from block
         in_turn.extend([reader] if len(block) == BLOCK else islice(readers, 1))
-
-
-def _shuffled(records: Iterator, generator: np.random.Generator) -> Iterator:
-    """Yields a random record of a buffer, in which the next record takes its place."""
-    buffer = [*islice(records, SHUFFLE_BUFFER)]
-    places = iter(lambda: generator.integers(len(buffer), size=1024).tolist(), None)
-    for record, place in zip(records, chain.from_iterable(places), strict=False):
-        yield buffer[place]
-        buffer[place] = record
-    generator.shuffle(buffer)
-    yield from buffer

@@ -77,8 +77,17 @@ class GlobalBatchModel(keras.Model):
         num_parts = self.gradient_accumulation_steps
         divisors = self._divisors(_num_rows(x), weight)
 
+        def rows(tensor, part):
+            """Returns rows / `num_parts` rows, rounded up; the last part may have fewer."""
+            size = -(-(tensor.shape[0] or tf.shape(tensor)[0]) // num_parts)
+            if tensor.shape[0] is None or tensor.shape[0] % num_parts:
+                return tensor[part * size : (part + 1) * size]
+            return tf.reshape(tensor, (num_parts, size, *ops.shape(tensor)[1:]))[part]
+
         def part_gradients(part):
-            x_, y_, weight_ = _slice_part((x, y, weight), part, num_parts)
+            x_, y_, weight_ = tf.nest.map_structure(
+                lambda each: None if each is None else rows(each, part), (x, y, weight)
+            )
             weights = {name: _entry(weight_, name) for name in divisors}
             for name, divisor in divisors.items():
                 if divisor is not None:
@@ -110,24 +119,16 @@ class GlobalBatchModel(keras.Model):
         # one device it builds them in the first step, which is then traced twice.
         import tensorflow as tf
 
+        def zeros(spec):
+            spec = tf.nest.flatten(spec, expand_composites=True)[0]  # of the first replica
+            # Unknown sizes become 2. With size 1 Keras would take "accuracy" for binary accuracy.
+            return tf.zeros([size or 2 for size in spec.shape], spec.dtype)
+
         if iterator is not None:
-            spec = iterator.data_adapter.get_tf_dataset().element_spec
-            data_batch = tf.nest.map_structure(_zeros, spec)
+            specs = iterator.data_adapter.get_tf_dataset().element_spec
+            data_batch = tf.nest.map_structure(zeros, specs)
         with self.distribute_strategy.scope():
             self._symbolic_build(data_batch=data_batch)
-
-
-def _slice_part(structure, part, num_parts: int):
-    """Returns rows / `num_parts` rows of every tensor, rounded up; the last part may have fewer."""
-    import tensorflow as tf
-
-    def rows(tensor):
-        size = -(-(tensor.shape[0] or tf.shape(tensor)[0]) // num_parts)
-        if tensor.shape[0] is None or tensor.shape[0] % num_parts:
-            return tensor[part * size : (part + 1) * size]
-        return tf.reshape(tensor, (num_parts, size, *ops.shape(tensor)[1:]))[part]
-
-    return tf.nest.map_structure(lambda each: None if each is None else rows(each), structure)
 
 
 def _accumulate(part_gradients, num_parts: int, variables):
@@ -161,11 +162,3 @@ def _entry(structure, name):
 
 def _num_rows(structure):
     return ops.shape(keras.tree.flatten(structure)[0])[0]
-
-
-def _zeros(spec):
-    import tensorflow as tf
-
-    spec = tf.nest.flatten(spec, expand_composites=True)[0]  # of the first replica
-    # Unknown sizes become 2. With size 1 Keras would take "accuracy" for binary accuracy.
-    return tf.zeros([size or 2 for size in spec.shape], spec.dtype)

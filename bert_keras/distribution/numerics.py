@@ -23,24 +23,21 @@ def named_policy(name: str = "auto", *, hidden_size: int = 0) -> str:
     otherwise float32.
     """
     check_name(name, PRECISIONS, what="precision")
-    if name == "auto":
-        name = "bfloat16" if _is_faster_in_bfloat16(hidden_size) else "float32"
-    return name if name == "float32" else f"mixed_{name}"
-
-
-def _is_faster_in_bfloat16(hidden_size: int) -> bool:
+    if name != "auto":
+        return name if name == "float32" else f"mixed_{name}"
     if keras.config.backend() == "jax":
         import jax
 
         kinds = [(each.platform, getattr(each, "compute_capability", 0)) for each in jax.devices()]
-        return all(kind == "tpu" or float(capability) >= 8 for kind, capability in kinds)
-    import tensorflow as tf
+        is_faster = all(kind == "tpu" or float(capability) >= 8 for kind, capability in kinds)
+    else:
+        import tensorflow as tf
 
-    gpus = tf.config.list_physical_devices("GPU")
-    if not gpus:
-        return processor_has_bfloat16() and hidden_size >= PROCESSOR_SIZE
-    details = map(tf.config.experimental.get_device_details, gpus)
-    return all(each.get("compute_capability", (0, 0)) >= (8, 0) for each in details)
+        is_faster = processor_has_bfloat16() and hidden_size >= PROCESSOR_SIZE
+        if gpus := tf.config.list_physical_devices("GPU"):
+            details = map(tf.config.experimental.get_device_details, gpus)
+            is_faster = all(each.get("compute_capability", (0, 0)) >= (8, 0) for each in details)
+    return "mixed_bfloat16" if is_faster else "float32"
 
 
 def processor_has_bfloat16() -> bool:

@@ -161,7 +161,14 @@ class ClassificationTask(Task[TextExample, EncodedTexts, LabelPrediction]):
     def example(
         self, texts: Iterable[str], label: str | None, *, location: str, split: str
     ) -> TextExample:
-        """Returns the example of a row; the splits "train" and "dev" require a label."""
+        """Returns the example of a row.
+
+        Args:
+            texts: One or two texts.
+            label: The text of the label; None if the table has no labels.
+            location: Where the row was read, such as "FILE, line 2", for error messages.
+            split: "train", "dev" or "test". The first two require a label.
+        """
         texts = tuple(texts)
         is_blank = not (label or "").strip() and self.kind != "many"
         if label is None or (is_blank and not needs_labels(split)):

@@ -133,13 +133,13 @@ def log_likelihoods(model: Pretrained, texts: Sequence[str]) -> list[float]:
         sentence_of_row = np.repeat(sentence_of_row, [*map(len, sentences)])
         encoded = _MaskedTokens(texts=masked, positions=np.array(positions, np.int32), **settings)
     size = max(1, TOKENS_PER_BATCH // longest)
-    sums, _ = Predictor(model, forward=_batch_sums)(encoded, batch_size=size, stage="score")
+
+    def forward(model, inputs, targets_BP, weights_BP=1.0):
+        logits_BPV = model(inputs, training=False)["masked_lm"]
+        losses_BP = MaskedLMLoss().call(targets_BP, logits_BPV)
+        return -ops.sum(losses_BP * weights_BP, axis=1), None
+
+    sums, _ = Predictor(model, forward=forward)(encoded, batch_size=size, stage="score")
     totals = np.bincount(sentence_of_row, weights=sums, minlength=len(sentences)).tolist()
     total_of = dict(zip(sentences, totals, strict=True))
     return [total_of[each] for each in ids]
-
-
-def _batch_sums(model: Pretrained, inputs, targets_BP, weights_BP=1.0) -> tuple:
-    """Returns the sum of the log-probabilities of the targets of each row, and no loss."""
-    logits_BPV = model(inputs, training=False)["masked_lm"]
-    return -ops.sum(MaskedLMLoss().call(targets_BP, logits_BPV) * weights_BP, axis=1), None

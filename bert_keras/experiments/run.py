@@ -5,7 +5,7 @@ import math
 import os
 import statistics
 import sys
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -66,7 +66,11 @@ class Results:
 def reproduce(experiment: Experiment, scale: Scale, *, data: StrPath, output: StrPath) -> Results:
     """Runs an experiment, or continues an interrupted one with the same arguments.
 
-    `data` has corpus/*.txt and folders of tasks. The report is rewritten after each cell.
+    Args:
+        experiment: The models to pretrain and the tasks that score them.
+        scale: The sizes of the models and the data, and the durations.
+        data: A folder with corpus/*.txt and folders of tasks.
+        output: The folder to write. Its report is rewritten after each cell.
     """
     check_one_machine()
     experiment = scale.experiment(experiment)
@@ -84,7 +88,7 @@ def reproduce(experiment: Experiment, scale: Scale, *, data: StrPath, output: St
     }
     with claimed_output(output, settings) as folder:
         print(*missing, sep="\n", file=sys.stderr)
-        runs, models = Runs(folder, scale, corpus), {}
+        runs, models = Runs(folder, scale, corpus, files), {}
         steps = {arm.name: scale.step(arm) for arm in experiment.arms}
         for name, arm in experiment.models.items():
             print(f"{experiment.name}: pretrain {name}", file=sys.stderr, flush=True)
@@ -96,7 +100,7 @@ def reproduce(experiment: Experiment, scale: Scale, *, data: StrPath, output: St
                 cell = f"{arm.name} on {column.name}"
                 print(f"{experiment.name}: fine-tune {cell}", file=sys.stderr, flush=True)
                 model = models[arm.pretraining_name][steps[arm.name]]
-                score = runs.score(arm, column, model=model, files=files[column.name])
+                score = runs.score(arm, column, model=model)
                 results.scores[arm.name, column.name] = score
                 write_page(folder, results)
     return results
@@ -130,6 +134,7 @@ class Runs:
     folder: Path
     scale: Scale
     corpus: list[str]
+    files: Mapping[str, dict[str, str]]  # the file of each split, by the name of a column
 
     def records(self, phase: Phase) -> Path:
         """Returns the folder of the records for a phase of pretraining."""
@@ -159,7 +164,7 @@ class Runs:
             models[end] = start = folder / "model"
         return models, scores
 
-    def score(self, arm: Arm, column: ScoreColumn, *, model: Path, files: dict[str, str]) -> Score:
+    def score(self, arm: Arm, column: ScoreColumn, *, model: Path) -> Score:
         """Fine-tunes a model on the task of a cell, as a study, and returns its score."""
         folder = self.folder / "finetune" / slug(arm.name) / slug(column.name)
         task, recipe = cell_task(self.scale, arm, column)
@@ -167,8 +172,9 @@ class Runs:
         def run(recipe: FinetuneRecipe, output: Path) -> dict:
             if (scores := read_scores(output)) is not None:
                 return scores
-            arguments = {"pretrained": model, "data": files, "features": folder / "features"}
-            return finetune(task, recipe, output=output, **arguments).scores
+            inputs = {"pretrained": model, "data": self.files[column.name]}
+            features = folder / "features"
+            return finetune(task, recipe, **inputs, output=output, features=features).scores
 
         seeds, rates = self.scale.num_seeds, recipe.learning_rates
         study(run, recipe, metric=task.metric, seeds=seeds, learning_rates=rates, output=folder)

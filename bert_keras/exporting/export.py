@@ -55,9 +55,8 @@ _LIBRARIES = ("bert-keras", "tensorflow", "tensorflow-text", "keras")
 # numbers in another order than eager ops: 6e-6 was measured for a trained model with six layers.
 _TOLERANCE = 1e-4
 _MIXED = "Café [MASK] İSTANBUL ß ﬁ ΟΔΟΣ 東京 한국 a\u200bb Cafe\u0301 \x00\ufffd 😀\tend\n"
-_EXAMPLE: dict[
-    str, Any
-] = {  # one instance, by name of the input: the request that `bert-keras export` prints
+# One instance, by name of the input: the request that `bert-keras export` prints
+_EXAMPLE: dict[str, Any] = {
     "text": "A short sentence by Anna Lee.",
     "text_pair": "Anna Lee wrote a sentence.",
     "question": "Who wrote the sentence?",
@@ -84,7 +83,16 @@ def export_plan(
     max_length: int | None = None,
     num_texts: int | None = None,
 ) -> ExportPlan:
-    """Returns how a model called `source` is exported; see `bert_keras.export`."""
+    """Returns how a model is exported.
+
+    Args:
+        metadata: The metadata of the model, which select the signatures.
+        tokenizer: The tokenizer that the graph repeats.
+        path: The version folder that will be written.
+        source: What error messages call the model.
+        max_length: The most tokens of a row; None for the length in the metadata.
+        num_texts: The number of texts of a classifier, 1 or 2; None for the number in the metadata.
+    """
     check_count("max_length", max_length)
     check_version(Path(path))
     kind = KINDS.get(metadata.model, Kind)
@@ -111,7 +119,15 @@ def plan_of_model(
     labels: Sequence[str] = (),
     **options: Any,
 ) -> ExportPlan:
-    """Returns how a model in memory is exported; see `bert_keras.export`."""
+    """Returns how a model in memory is exported.
+
+    Args:
+        model: A model of bert_keras.
+        path: The version folder that will be written.
+        tokenizer: The tokenizer; None for the model's own.
+        labels: The names of the labels; empty for the model's own.
+        **options: `max_length` and `num_texts` of `export_plan`.
+    """
     tokenizer = present(tokenizer or model.tokenizer, source="the model")
     metadata = model.stored_metadata(tokenizer, labels=labels)
     return export_plan(metadata, tokenizer, path, source="the model", **options)
@@ -146,7 +162,12 @@ def write_version(
     folder, is_variant, tokenizer = Path(folder), isinstance(model, Variant), plan.tokenizer
     has_saved_model, has_litert = (each in formats for each in FORMATS)
     max_length, vocabulary = plan.metadata.max_length, tokenizer.vocabulary
-    _check_arguments(model, num_tokens=len(vocabulary))
+    found = (keras.config.backend(), model.compute_dtype)
+    if found != ("tensorflow", "float32"):
+        expected = "KERAS_BACKEND=tensorflow and a float32 model"
+        raise InputError(f"an export needs {expected}; found {' and '.join(found)}")
+    if len(vocabulary) > (size := model.config.vocab_size):
+        raise InputError(f"the vocabulary has {len(vocabulary)} tokens, and the model only {size}")
     with (
         atomic_folder(folder) as partial_folder,
         tempfile.TemporaryDirectory() as scratch,
@@ -169,11 +190,14 @@ def write_version(
         )
         long = " ".join(f"Anna {n} met Bob {n * n} in Lyon." for n in range(max_length // 2 + 1))
         texts = [_EXAMPLE["text"], "", _MIXED, long]
-        _check_tokens(texts, reader, tokenizer)
+        tokens = TextToInputs.tokens(reader, tf.constant(texts)).to_list()
+        for text, in_graph, ids in zip(texts, tokens, tokenizer.ids_batch(texts), strict=True):
+            if in_graph != ids:
+                raise RuntimeError(f"the graph tokenizes {text[:99]!r} differently from training")
         # A long text would warm up little more: after a short one, the first two of 452 tokens take
         # 0.92 s, and the next 0.85 s (BERT-base).
         samples, warmup = (
-            requests_of(signatures, some, tokenizer=tokenizer, max_length=max_length)
+            _requests(signatures, some, tokenizer=tokenizer, max_length=max_length)
             for some in (texts, texts[:1])
         )
         expected = [] if is_variant or is_int8 else _expected(samples, signatures, from_tensors)
@@ -217,7 +241,7 @@ def write_version(
     return folder
 
 
-def requests_of(
+def _requests(
     signatures: Mapping[str, Signature],
     texts: Sequence[str],
     *,
@@ -259,23 +283,6 @@ def write_warmup(folder: str | os.PathLike, requests: Sequence[dict], *, name: s
                 message.inputs[input_name].CopyFrom(tf.make_tensor_proto(values))
             log = PredictionLog(predict_log=PredictLog(request=message))
             writer.write(log.SerializeToString(deterministic=True))
-
-
-def _check_arguments(model: keras.Model | Variant, *, num_tokens: int) -> None:
-    found = (keras.config.backend(), model.compute_dtype)
-    if found != ("tensorflow", "float32"):
-        expected = "KERAS_BACKEND=tensorflow and a float32 model"
-        raise InputError(f"an export needs {expected}; found {' and '.join(found)}")
-    if num_tokens > (size := model.config.vocab_size):
-        raise InputError(f"the vocabulary has {num_tokens} tokens, and the model only {size}")
-
-
-def _check_tokens(texts: Sequence[str], reader: TextToInputs, tokenizer: TextTokenizer) -> None:
-    """Raises RuntimeError if the graph tokenizes a text differently from the tokenizer."""
-    tokens = TextToInputs.tokens(reader, tf.constant(texts)).to_list()
-    for text, ids, expected in zip(texts, tokens, tokenizer.ids_batch(texts), strict=True):
-        if ids != expected:
-            raise RuntimeError(f"the graph tokenizes {text[:99]!r} differently from training")
 
 
 def _expected(

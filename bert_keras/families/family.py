@@ -34,7 +34,14 @@ def block_names(prefix: str, *names: str) -> dict[str, str]:
 
 
 def masked_lm_names(transform: str, norm: str, decoder: str, bias: str = "") -> dict[str, str]:
-    """Returns the weight names of the layers of the masked-LM head, by our names."""
+    """Returns the weight names of the layers of the masked-LM head, by our names.
+
+    Args:
+        transform: The name of the dense layer.
+        norm: The name of the layer normalization.
+        decoder: The name of the output layer.
+        bias: The name of the output bias; by default the bias of `decoder`.
+    """
     names = {"transform": transform, "norm": norm, "decoder": f"{decoder}.weight"}
     names["output_bias"] = bias or f"{decoder}.bias"
     return {f"masked_lm/{ours}": theirs for ours, theirs in names.items()}

@@ -1,7 +1,8 @@
 """Multiple choice: one of several endings or answers (Devlin et al. 2018, section 4.4)."""
 
 import dataclasses
-from typing import ClassVar, NamedTuple
+from collections.abc import Mapping, Sequence
+from typing import Any, ClassVar, NamedTuple
 
 import numpy as np
 
@@ -50,18 +51,18 @@ class Choice(Kind):
 
         return ChoicePreprocessor(self.tokenizer, max_length=self.metadata.max_length)
 
-    def encoded(self, columns, labels=None):
+    def encoded(self, columns: Sequence[list], labels: Any = None):
         rows = self.preprocessor.encoded(columns)
         targets = None if labels is None else class_ids(labels, count=len(columns) - 1)
         return dataclasses.replace(rows, targets=targets)
 
-    def class_weights(self, weights):
+    def class_weights(self, weights: Mapping):
         return weights
 
     def compile_arguments(self):
         return LABEL_KINDS["one"].compile_arguments()
 
-    def answers(self, columns, rows, outputs):
+    def answers(self, columns: Sequence[list], rows: Any, outputs: Sequence):
         is_real = np.array([[text != "" for text in row] for row in zip(*columns[1:], strict=True)])
         return [each._asdict() for each in chosen(np.stack(outputs), is_real)]
 
@@ -70,22 +71,22 @@ class Choice(Kind):
         return columns_of_answers([each._asdict() for each in chosen(logits, is_real_BC)])
 
     @classmethod
-    def columns_of_words(cls, texts, *, num_columns, source):
+    def columns_of_words(cls, texts: Sequence[str], *, num_columns: int, source: str):
         """Returns the context and all endings, which are columns of one text each."""
         return tuple([text] for text in texts)
 
     @classmethod
-    def ask(cls, model, columns):
+    def ask(cls, model: Any, columns: tuple[list[str], ...]):
         (answer,) = model.predict(columns, verbose=0)
         return [(columns[1 + int(answer["choice"])][0], answer)]
 
     @classmethod
-    def lines(cls, answer):
+    def lines(cls, answer: dict):
         choice = answer["choice"]
         return [f"ending {choice + 1} {answer['probabilities'][choice]:.3f}"]
 
     @classmethod
-    def findings(cls, task, examples, predictions):
+    def findings(cls, task: Any, examples: Sequence, predictions: Sequence):
         """Returns a confusion matrix of the choices, and the examples with a wrong choice."""
         from markupsafe import Markup
 

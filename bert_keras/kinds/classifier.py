@@ -3,7 +3,7 @@
 import dataclasses
 import math
 import re
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any, ClassVar, NamedTuple
 
 import numpy as np
@@ -97,19 +97,19 @@ class ManyLabels(OneLabel):
     error_columns = ("correct", "missing", "wrong")
     error_order = "the most wrong labels first"
 
-    def read(self, text, *, location):
+    def read(self, text: str, *, location: str):
         labels = tuple(label.strip() for label in text.split(",")) if text.strip() else ()
         if "" in labels or len(set(labels)) < len(labels):
             raise InputError(f"{location} has the labels {text!r}; expected each once, none empty")
         return labels
 
-    def to_text(self, label):
+    def to_text(self, label: tuple[str, ...]):
         return ",".join(label)
 
-    def names(self, label):
+    def names(self, label: Any):
         return label
 
-    def targets(self, labels, classes):
+    def targets(self, labels: Sequence, classes: Sequence[str]):
         rows = [[float(each in (label or ())) for each in classes] for label in labels]
         return np.array(rows, np.float32)
 
@@ -120,12 +120,12 @@ class ManyLabels(OneLabel):
         metrics = [keras.metrics.BinaryAccuracy(threshold=0.0)]
         return {"loss": keras.losses.BinaryCrossentropy(from_logits=True), "metrics": metrics}
 
-    def prediction(self, logits, classes):
+    def prediction(self, logits: np.ndarray, classes: Sequence[str]):
         probabilities = 0.5 * (1.0 + np.tanh(0.5 * logits))
         pairs = zip(classes, logits, strict=True)
         return LabelPrediction(tuple(label for label, logit in pairs if logit >= 0), probabilities)
 
-    def error(self, gold, prediction):
+    def error(self, gold: Any, prediction: LabelPrediction):
         gold, predicted = (set(self.names(each)) for each in (gold, prediction.label))
         parts = (gold & predicted, gold - predicted, predicted - gold)
         return len(gold ^ predicted), [", ".join(sorted(labels)) for labels in parts]
@@ -139,7 +139,7 @@ class Number(OneLabel):
     error_columns = ("gold", "predicted", "difference")
     error_order = "the largest differences first"
 
-    def read(self, text, *, location):
+    def read(self, text: str, *, location: str):
         try:
             value = float(text)
         except ValueError:
@@ -148,13 +148,13 @@ class Number(OneLabel):
             raise InputError(f"{location} has {quoted(text)}; expected a number such as 2.5")
         return value
 
-    def names(self, label):
+    def names(self, label: Any):
         return ()
 
-    def classes(self, labels, *, column, file):
+    def classes(self, labels: Sequence, *, column: str, file: str):
         return (column,)
 
-    def targets(self, labels, classes):
+    def targets(self, labels: Sequence, classes: Sequence[str]):
         return np.array([[0.0 if label is None else label] for label in labels], np.float32)
 
     def compile_arguments(self):
@@ -162,10 +162,10 @@ class Number(OneLabel):
 
         return {"loss": keras.losses.MeanSquaredError(), "metrics": ["mae"]}
 
-    def prediction(self, logits, classes):
+    def prediction(self, logits: np.ndarray, classes: Sequence[str]):
         return LabelPrediction(float(logits[0]))
 
-    def error(self, gold, prediction):
+    def error(self, gold: Any, prediction: LabelPrediction):
         difference = prediction.label - gold
         return abs(difference), [f"{each:,.2f}" for each in (gold, prediction.label, difference)]
 
@@ -203,7 +203,7 @@ class Classifier(Kind):
     example_labels = '["no", "yes"], or labels=1 for numbers'
 
     @classmethod
-    def check_new_labels(cls, labels, *, source):
+    def check_new_labels(cls, labels: Sequence[str], *, source: str):
         if labels != numbered_labels(1):  # a regression
             super().check_new_labels(labels, source=source)
 
@@ -215,7 +215,7 @@ class Classifier(Kind):
         metadata = dataclasses.replace(self.metadata, problem_type=problem_type)
         return Classifier(metadata, self.tokenizer)
 
-    def encoded(self, columns, labels=None):
+    def encoded(self, columns: Sequence[list], labels: Any = None):
         names, count = self.metadata.text_columns, len(columns)
         if labels is None and names and len(names) != count:
             form = "a list" if len(names) == 1 else "a tuple, (firsts, seconds)"
@@ -223,7 +223,7 @@ class Classifier(Kind):
             raise InputError(f"{found} {' and '.join(names)}; expected {form}")
         return super().encoded(columns, labels)
 
-    def targets(self, labels):
+    def targets(self, labels: Any):
         """Returns ids [N], or numbers or indicators of the labels [N, num_labels]."""
         (values,) = columns_of(labels)
         names, kind = self.metadata.labels, label_kind(self.metadata)
@@ -240,7 +240,7 @@ class Classifier(Kind):
             kind.check(values[number], names, location=location)
         return kind.targets(values, names)
 
-    def class_weights(self, weights):
+    def class_weights(self, weights: Mapping):
         names = self.metadata.labels
         if label_kind(self.metadata) is not LABEL_KINDS["one"]:
             return super().class_weights(weights)
@@ -251,7 +251,7 @@ class Classifier(Kind):
     def compile_arguments(self):
         return label_kind(self.metadata).compile_arguments()
 
-    def answers(self, columns, rows, outputs):
+    def answers(self, columns: Sequence[list], rows: Any, outputs: Sequence):
         kind, labels = label_kind(self.metadata), self.metadata.labels
         predictions = [kind.prediction(logits, labels) for logits in outputs]
         if kind is LABEL_KINDS["number"]:
@@ -266,7 +266,7 @@ class Classifier(Kind):
         return columns_of_answers(self.answers((), None, logits))
 
     @classmethod
-    def lines(cls, answer):
+    def lines(cls, answer: dict):
         if "label" not in answer:
             return super().lines(answer)
         pairs = dict(zip(answer["labels"], answer["probabilities"], strict=True))
@@ -274,7 +274,7 @@ class Classifier(Kind):
         return [", ".join(f"{each} {pairs[each]:.3f}" for each in names if each) or "no label"]
 
     @classmethod
-    def findings(cls, task, examples, predictions):
+    def findings(cls, task: Any, examples: Sequence, predictions: Sequence):
         from bert_keras.reports import evaluation
 
         kind, names, errors = LABEL_KINDS[task.kind], [], []

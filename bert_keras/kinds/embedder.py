@@ -1,6 +1,8 @@
 """Sentence embeddings (Reimers and Gurevych 2019)."""
 
 import itertools
+from collections.abc import Sequence
+from typing import Any
 
 import numpy as np
 
@@ -23,21 +25,21 @@ class Embedder(Kind):
 
         return GroupPreprocessor(self.tokenizer, max_length=self.metadata.max_length)
 
-    def answers(self, columns, rows, outputs):
+    def answers(self, columns: Sequence[list], rows: Any, outputs: Sequence):
         return np.stack(outputs)
 
     def outputs(self, inputs, logits):
         return {"embedding": logits}
 
     @classmethod
-    def columns_of_words(cls, texts, *, num_columns, source):
+    def columns_of_words(cls, texts: Sequence[str], *, num_columns: int, source: str):
         """Returns a column for each text, which are compared with each other."""
         if len(texts) < 2:
             raise InputError(f"{source} compares 2 texts; bert-keras embed writes vectors")
         return tuple([text] for text in texts)
 
     @classmethod
-    def ask(cls, model, columns):
+    def ask(cls, model: Any, columns: tuple[list[str], ...]):
         """Returns the cosines of all pairs of texts."""
         vectors = model.encode(texts := [text for (text,) in columns])
         units = vectors / np.linalg.norm(vectors, axis=1, keepdims=True)

@@ -78,7 +78,7 @@ class MaskedLM(Kind):
         return outputs
 
     @classmethod
-    def lines(cls, answer):
+    def lines(cls, answer: dict):
         masks = zip(answer["tokens"], answer["probabilities"], strict=True)
         return [", ".join(map("{} {:.3f}".format, *mask)) for mask in masks]
 

@@ -69,6 +69,13 @@ class SpanSettings:
         if max_length < least:
             raise InputError(f"max_length is {max_length}; expected at least {least}")
 
+    def windows(
+        self, questions: Sequence[Question], tokenizer: Any, *, max_length: int
+    ) -> QuestionWindows:
+        """Returns the windows of questions of at most `max_length` tokens."""
+        options = {"stride": self.stride, "max_question_length": self.max_question_length}
+        return windows_over(questions, tokenizer, max_length=max_length, **options)
+
 
 @dataclass(frozen=True, slots=True)
 class Candidate:
@@ -112,8 +119,12 @@ def predicted_answers(
 
     The score of a span from token i to token j >= i is S.T_i + E.T_j. The score of "no answer",
     S.C + E.C, is the minimum over the windows of the question. In SQuAD 2.0, a question whose null
-    odds exceed `settings.null_threshold` gets the prediction "". `outputs` has the logits "start"
-    and "end" of each window, [T]. The candidates have different texts.
+    odds exceed `settings.null_threshold` gets the prediction "". The candidates have different
+    texts.
+
+    Args:
+        outputs: The logits "start" and "end" of each window, float [T].
+        settings: How to choose answers.
     """
     predictions = []
     for index, context in enumerate(contexts):
@@ -161,6 +172,13 @@ def best_spans(
 
     A valid span has at most `settings.max_answer_length` tokens and starts in the window that has
     the maximum context of its first token. Its first and its last token are not white space.
+
+    Args:
+        windows: The windows of all questions.
+        question: The number of the question.
+        outputs: The logits "start" and "end" of each window, float [T].
+        settings: How to choose answers.
+        context: The context of the question.
     """
     max_answer_length = settings.max_answer_length
     num_before = np.cumsum([0, *(not character.isspace() for character in context)])
@@ -224,24 +242,28 @@ class Span(Kind):
     def settings(self) -> SpanSettings:
         return SpanSettings.of_model(self.metadata)
 
-    def encoded(self, columns, labels=None):
+    def encoded(self, columns: Sequence[list], labels: Any = None):
         all_questions, passages = columns
         questions = []
         for number, (question, context) in enumerate(zip(all_questions, passages, strict=True)):
-            answers = () if labels is None else _answers(labels[number])
+            answer = None if labels is None else labels[number]
+            if isinstance(answer, dict):
+                starts_and_texts = answer["answer_start"], answer["text"]
+                is_one = isinstance(answer["text"], str)
+                answer = starts_and_texts if is_one else [*zip(*starts_and_texts, strict=True)]
+            pairs = answer if isinstance(answer, list) else [answer] if answer else []
+            answers = tuple(Answer(text, int(start)) for start, text in pairs)
             texts = {"id": "", "question": question, "context": context}
             each = Question(**texts, answers=answers, location=f"text [{number}]")
             if answers and each.target is None:
                 raise InputError(each.misplaced)
             questions.append(each)
-        return question_windows(
-            questions, self.tokenizer, self.settings, max_length=self.metadata.max_length
-        )
+        return self.settings.windows(questions, self.tokenizer, max_length=self.metadata.max_length)
 
     def compile_arguments(self):
         return span_losses()
 
-    def answers(self, columns, rows: Any, outputs):
+    def answers(self, columns: Sequence[list], rows: Any, outputs: Sequence):
         settings = replace(self.settings, num_best=2)  # only the best candidate is returned
         found = predicted_answers(columns[1], rows, outputs, settings)
         return [
@@ -257,11 +279,11 @@ class Span(Kind):
         }
 
     @classmethod
-    def lines(cls, answer):
+    def lines(cls, answer: dict):
         return [answer["answer"] or "no answer"]
 
     @classmethod
-    def findings(cls, task, examples, predictions):
+    def findings(cls, task: Any, examples: Sequence, predictions: Sequence):
         """Returns questions with a score below 1, and of SQuAD 2.0 a matrix of "no answer"."""
         from markupsafe import Markup
 
@@ -295,24 +317,6 @@ def span_losses() -> dict[str, Any]:
     loss = keras.losses.SparseCategoricalCrossentropy(from_logits=True)
     weights = {"start": 0.5, "end": 0.5}
     return {"loss": dict.fromkeys(weights, loss), "loss_weights": weights}
-
-
-def question_windows(
-    questions: Sequence[Question], tokenizer: Any, settings: SpanSettings, *, max_length: int
-) -> QuestionWindows:
-    """Returns the windows of questions of at most `max_length` tokens."""
-    options = {"stride": settings.stride, "max_question_length": settings.max_question_length}
-    return windows_over(questions, tokenizer, max_length=max_length, **options)
-
-
-def _answers(answer: Any) -> tuple[Answer, ...]:
-    """Returns the answers of a question; () if there is none."""
-    if isinstance(answer, dict):
-        texts, starts = answer["text"], answer["answer_start"]
-        is_one = isinstance(texts, str)
-        answer = (starts, texts) if is_one else [*zip(starts, texts, strict=True)]
-    pairs = answer if isinstance(answer, list) else [answer] if answer else []
-    return tuple(Answer(text, int(start)) for start, text in pairs)
 
 
 def _marked_context(question: Question, predicted: str) -> "Markup":

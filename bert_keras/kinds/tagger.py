@@ -57,13 +57,13 @@ class Tagger(Kind):
     example_labels = '["O", "B-PER", "I-PER"]'
 
     @classmethod
-    def check_new_labels(cls, labels, *, source):
+    def check_new_labels(cls, labels: Sequence[str], *, source: str):
         super().check_new_labels(labels, source=source)
         odd = [each for each in labels if not TAG.fullmatch(each)]
         if OUTSIDE in labels and odd:
             raise InputError(f"labels has {odd[:1]}; expected O, B-TYPE and I-TYPE")
 
-    def encoded(self, columns, labels=None):
+    def encoded(self, columns: Sequence[list], labels: Any = None):
         (texts,) = columns
         if isinstance(texts[0], str):
             unit = self.metadata.task.get("unit", "word")
@@ -77,24 +77,21 @@ class Tagger(Kind):
             spans_W2 = np.concatenate(ends)[:, None] - np.outer(lengths, (1, 0))
         label_ids = np.full(len(tokens.starts), -1, np.int32)
         if labels is not None:
-            label_ids = self._label_ids(labels, np.diff(tokens.word_bounds).tolist())
+            names, num_words = self.metadata.labels, np.diff(tokens.word_bounds).tolist()
+            for number, (tags, count) in enumerate(zip(labels, num_words, strict=True)):
+                location = f"text [{number}]"
+                if len(tags) != count:
+                    found = f"{counted(count, 'word')} and {counted(len(tags), 'tag')}"
+                    raise InputError(f"{location} has {found}; give as many, or lists of words")
+                LABEL_KINDS["many"].check(tags, names, location=location)
+            label_ids = LABEL_KINDS["one"].targets([*chain.from_iterable(labels)], names)
         rows = sentence_rows(tokens, limit=self.metadata.max_length - 2)
         return TaggedWords(tokens, rows, label_ids, self.tokenizer.vocabulary, spans_W2)
-
-    def _label_ids(self, labels: Sequence, num_words: Sequence[int]) -> np.ndarray:
-        names = self.metadata.labels
-        for number, (tags, count) in enumerate(zip(labels, num_words, strict=True)):
-            location = f"text [{number}]"
-            if len(tags) != count:
-                found = f"{counted(count, 'word')} and {counted(len(tags), 'tag')}"
-                raise InputError(f"{location} has {found}; give as many, or lists of words")
-            LABEL_KINDS["many"].check(tags, names, location=location)
-        return LABEL_KINDS["one"].targets([*chain.from_iterable(labels)], names)
 
     def compile_arguments(self):
         return word_losses()
 
-    def answers(self, columns, rows: Any, outputs):
+    def answers(self, columns: Sequence[list], rows: Any, outputs: Sequence):
         labels = self.metadata.labels
         no_words = np.zeros((0, len(labels)), np.float32)  # texts without words have no rows
         probabilities = softmax(np.concatenate([no_words, *word_logits(rows, outputs)]))
@@ -124,12 +121,12 @@ class Tagger(Kind):
         }
 
     @classmethod
-    def lines(cls, answer):
+    def lines(cls, answer: dict):
         rows = zip(answer["entities"], answer["labels"], answer["scores"], strict=True)
         return [f"{entity} {label} {score:.3f}" for entity, label, score in rows] or ["no entity"]
 
     @classmethod
-    def findings(cls, task, examples, predictions):
+    def findings(cls, task: Any, examples: Sequence, predictions: Sequence):
         """Returns the scores of entity types, a confusion matrix of types, and wrong sentences."""
         from bert_keras.reports.evaluation import Findings, confusion_matrix, label_scores
         from bert_keras.reports.page import mark

@@ -107,7 +107,13 @@ def windows_over(
     stride: int,
     max_question_length: int,
 ) -> QuestionWindows:
-    """Makes the windows of questions; a context of several questions is tokenized only once."""
+    """Makes the windows of questions; a context of several questions is tokenized only once.
+
+    Args:
+        max_length: Maximum number of tokens of a window, special tokens included.
+        stride: Tokens between the starts of two windows of a context.
+        max_question_length: Maximum number of tokens of a question; it is cut at its end.
+    """
     num_specials = tokenizer.vocabulary.num_specials(2)
     contexts: dict[str, int] = {}
     context_Q = np.array([contexts.setdefault(q.context, len(contexts)) for q in questions])
@@ -130,10 +136,12 @@ def windows_over(
     starts_N2 = np.stack([question_starts_Q[question_N], context_starts_Q[question_N] + start_N], 1)
     lengths_N2 = np.stack([question_lengths_Q[question_N], length_N], 1)
 
-    passages_Q = zip(questions, context_starts_Q, num_tokens_Q, strict=True)
-    answers_Q2 = np.array(
-        [_answer_tokens(q, offsets[start : start + length]) for q, start, length in passages_Q]
-    )
+    answers_Q2 = np.full((len(questions), 2), -1)  # the first and the last token of each answer
+    for index, question in enumerate(questions):
+        if (answer := question.target) is not None:
+            starts, ends = offsets[context_starts_Q[index] :][: num_tokens_Q[index]].T
+            last = np.searchsorted(starts, answer.start + len(answer.text), side="left") - 1
+            answers_Q2[index] = np.searchsorted(ends, answer.start, side="right"), last
     first_N, last_N = (answers_Q2[question_N] - start_N[:, None]).T
     is_inside_N = (first_N >= 0) & (first_N <= last_N) & (last_N < length_N)
     before_passage_N = num_specials - 1 + lengths_N2[:, 0]  # without the last [SEP]
@@ -181,14 +189,3 @@ def _tokenized(
             offsets.append(np.array(text.offsets, np.int32).reshape(-1, 2))
             lengths.append(len(text.ids))
     return np.concatenate(ids), np.concatenate(offsets), np.array(lengths, np.int64)
-
-
-def _answer_tokens(question: Question, offsets: np.ndarray) -> tuple[int, int]:
-    """Returns the first and the last token that overlap the answer; (-1, -1) without a `target`."""
-    target = question.target
-    if target is None:
-        return -1, -1
-    end = target.start + len(target.text)
-    first = np.searchsorted(offsets[:, 1], target.start, side="right")
-    last = np.searchsorted(offsets[:, 0], end, side="left") - 1
-    return int(first), int(last)

@@ -89,8 +89,13 @@ def block_bias(tokens_BT: Tensor, *, window: int, is_packed: bool, is_causal: bo
     """Returns the bias [M, B, 1, Q, 3 x Q] of local attention in blocks.
 
     It has the values of the masked form: the sum of `window_bias` and of the biases of padding,
-    packed rows and later tokens. `tokens_BT` are the numbers of the sequences if `is_packed`,
-    otherwise the input mask.
+    packed rows and later tokens.
+
+    Args:
+        tokens_BT: The numbers of the sequences if `is_packed`, otherwise the input mask.
+        window: Tokens more than `window` / 2 away are excluded.
+        is_packed: Whether a row may have several sequences.
+        is_causal: Whether later tokens are excluded.
     """
     length, size = ops.shape(tokens_BT)[1], max(window // 2, _LEAST_BLOCK)
     size = min(size, length) if isinstance(length, int) else ops.minimum(size, length)

@@ -138,8 +138,11 @@ def _attention_gradient(*refs, rate):
 def attention(query: Array, key: Array, value: Array, bias: Array, random_key: Array, rate: float):
     """Computes the context [B, T, N, H] of multi-head attention.
 
-    Query, key and value are [B, T, N, H], where T is a multiple of 128. The bias [B, T] is added to
-    the scores of all queries. `random_key` and the dropout rate come from `draw_dropout`.
+    Args:
+        query: [B, T, N, H], as key and value; T is a multiple of 128.
+        bias: [B, T], which is added to the scores of all queries.
+        random_key: The key of the dropout, uint32 [2], from `draw_dropout`.
+        rate: The dropout rate, from `draw_dropout`.
     """
     return _attention_forward(query, key, value, bias, random_key, rate)[0]
 
@@ -269,9 +272,15 @@ def dropout_add_norm(
     rate: float,
     epsilon: float,
 ):
-    """Computes LayerNorm(residual + dropout(x)), [X, D], where X is a multiple of 128.
+    """Computes LayerNorm(residual + dropout(x)), [X, D].
 
-    Gamma and beta are float32 [D]. `random_key` and the rate come from `draw_dropout`.
+    Args:
+        x: [X, D], as the residual; X is a multiple of 128.
+        gamma: The factors of LayerNorm, float32 [D].
+        beta: The addends of LayerNorm, float32 [D].
+        random_key: The key of the dropout, uint32 [2], from `draw_dropout`.
+        rate: The dropout rate, from `draw_dropout`.
+        epsilon: The number that LayerNorm adds to the variance.
     """
     return _norm_forward(x, residual, gamma, beta, random_key, rate, epsilon)[0]
 

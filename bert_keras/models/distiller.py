@@ -68,7 +68,17 @@ class Distiller(GlobalBatchModel):
     ):
         # Public weight names omit the model's name, so the student and the Distiller share them.
         super().__init__(name=student.name, dtype=student.dtype_policy)
-        _check_outputs(student, teacher, compares_states=alpha_cosine > 0)
+        heads = [*student.kind.heads]
+        names = ["vocab_size"] if "masked_lm" in heads else []
+        names += ["hidden_size"] if alpha_cosine > 0 else []
+        sizes: dict[str, list] = {
+            "heads": [heads, [each for each in heads if each in teacher.kind.heads]],
+            "num_labels": [getattr(model, "num_labels", 0) for model in (student, teacher)],
+        }
+        sizes |= {name: [getattr(m.config, name) for m in (student, teacher)] for name in names}
+        for name, (size, expected) in sizes.items():
+            if size != expected:
+                raise InputError(f"{name}: the student has {size}, the teacher {expected}")
         self.student, self.config = student, student.config
         self.__dict__["teacher"] = teacher  # Keras must not track, train or save it
         self.temperature = temperature
@@ -109,9 +119,13 @@ class Distiller(GlobalBatchModel):
         if isinstance(kind, CLASS_LOSSES):
             return lambda *outputs: soft_divergence(*outputs, temperature=self.temperature)
         if isinstance(kind, keras.losses.BinaryCrossentropy):
-            return lambda *outputs: ops.mean(
-                soft_divergence(*map(_two_classes, outputs), temperature=self.temperature), axis=-1
-            )
+
+            def distance(*outputs):
+                # The logit of a sigmoid and 0 are the logits of an equal softmax of two classes.
+                pairs = (ops.stack([each, ops.zeros_like(each)], axis=-1) for each in outputs)
+                return ops.mean(soft_divergence(*pairs, temperature=self.temperature), axis=-1)
+
+            return distance
         if isinstance(kind, keras.losses.MeanSquaredError):
             return kind.call
         raise InputError(f"the loss is {kind!r}, which has no divergence from a teacher")
@@ -192,22 +206,3 @@ class _ComputedLoss(GlobalLoss):
 
     def call(self, y_true, y_pred):
         return y_pred
-
-
-def _two_classes(logits):
-    """Converts logits [..., L] of sigmoids to logits [..., L, 2] of an equal softmax."""
-    return ops.stack([logits, ops.zeros_like(logits)], axis=-1)
-
-
-def _check_outputs(student: TaskModel, teacher: TaskModel, *, compares_states: bool) -> None:
-    heads = [*student.kind.heads]
-    names = ["vocab_size"] if "masked_lm" in heads else []
-    names += ["hidden_size"] if compares_states else []
-    sizes: dict[str, list] = {
-        "heads": [heads, [each for each in heads if each in teacher.kind.heads]],
-        "num_labels": [getattr(model, "num_labels", 0) for model in (student, teacher)],
-    }
-    sizes |= {name: [getattr(m.config, name) for m in (student, teacher)] for name in names}
-    for name, (size, expected) in sizes.items():
-        if size != expected:
-            raise InputError(f"{name}: the student has {size}, the teacher {expected}")

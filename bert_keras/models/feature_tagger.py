@@ -24,7 +24,10 @@ NUM_LSTM_LAYERS = 2  # "a two-layer 768-dimensional BiLSTM" (Devlin et al. 2018,
 class WordTagger(GlobalBatchModel, ConfiguredModel):
     """The trained part of a `BertFeatureTagger`: combines layers, then a BiLSTM and a dense layer.
 
-    `dropout_rate` applies before each layer of the BiLSTM and before the dense layer.
+    Args:
+        layers: Which hidden states to combine, and how; see `feature_layers`.
+        lstm_units: The units of each direction of the BiLSTM.
+        dropout_rate: Dropout before each layer of the BiLSTM and before the dense layer.
 
     Call arguments:
         inputs: A dict of `features` float [B, W, K, D], the hidden states of the first subword of

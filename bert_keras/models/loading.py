@@ -1,6 +1,5 @@
 """Loads models by name; importing this module registers all model classes with Keras."""
 
-import os
 from importlib import import_module
 from typing import Any
 
@@ -9,6 +8,7 @@ import keras
 from bert_keras.checkpoints.formats import open_checkpoint
 from bert_keras.checkpoints.keras_hub import HUB_CLASSES, checkpoint_of
 from bert_keras.errors import InputError, check_name, suggest_keyword_names
+from bert_keras.files import StrPath
 from bert_keras.kinds.known import KINDS
 from bert_keras.models.pretrained import Pretrained
 
@@ -19,7 +19,7 @@ MODELS: dict[str, type[Pretrained]] = {
 
 
 @suggest_keyword_names
-def load_model(name_or_folder: str | os.PathLike) -> Pretrained:
+def load_model(name_or_folder: StrPath) -> Pretrained:
     """Loads the model of a checkpoint.
 
     Args:

@@ -2,7 +2,6 @@
 
 import dataclasses
 import inspect
-import os
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence, Set
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Self
@@ -22,7 +21,7 @@ from bert_keras.errors import (
     quoted,
     suggest_keyword_names,
 )
-from bert_keras.files import json_object, refuse_existing, write_json
+from bert_keras.files import StrPath, json_object, refuse_existing, write_json
 from bert_keras.kinds.kind import Kind
 from bert_keras.layers.embeddings import SharedEmbeddings
 
@@ -67,7 +66,7 @@ class ConfiguredModel(keras.Model):
         }
 
     @classmethod
-    def from_config(cls, config, custom_objects=None):
+    def from_config(cls, config: dict, custom_objects: dict | None = None):
         arguments = {**config}
         frozen = arguments.pop("frozen", None)
         model = cls(BertConfig(**arguments.pop("config")), **arguments)
@@ -93,7 +92,11 @@ def check_inputs(inputs: Any, config: BertConfig) -> None:
         found = found or f"a {type(inputs).__name__}"
         expected = "a dict of different arrays, as tokenizer(texts) returns"
         raise InputError(f"the inputs are {found}; expected {expected}")
-    shapes = {name: _shape(inputs[name]) for name in inputs if name in _TOKEN_FEATURES}
+    shapes = {}  # None is any size, () an unknown shape
+    for name, array in inputs.items():
+        if name in _TOKEN_FEATURES:
+            shape = getattr(array, "shape", ())
+            shapes[name] = () if getattr(shape, "rank", 0) is None else tuple(shape)
     shape = shapes["input_ids"]
     if not shape:
         return
@@ -113,12 +116,6 @@ def check_inputs(inputs: Any, config: BertConfig) -> None:
         if ids.dtype.kind not in "iu" or not 0 <= least <= most < end:
             found = f"input_ids are {ids.dtype} of {least} to {most}"
             raise InputError(f"{found}; expected whole numbers of 0 to {end - 1}")
-
-
-def _shape(array: Any) -> tuple:
-    """Returns a static shape, in which None is any size; () if it is unknown."""
-    shape = getattr(array, "shape", ())
-    return () if getattr(shape, "rank", 0) is None else tuple(shape)
 
 
 def named_inputs(inputs: Mapping) -> dict:
@@ -153,7 +150,7 @@ class Pretrained(ConfiguredModel):
     @suggest_keyword_names
     def from_pretrained(  # noqa: PLR0913 - public; each argument is optional
         cls,
-        name_or_folder: str | os.PathLike,
+        name_or_folder: StrPath,
         *,
         labels: Sequence[str] | int = (),
         num_labels: int | None = None,
@@ -244,10 +241,16 @@ class Pretrained(ConfiguredModel):
         checkpoint: "Checkpoint",
         *,
         metadata: ModelMetadata,
-        source: str | os.PathLike,
+        source: StrPath,
         new: Collection[str] = (),
     ) -> Self:
-        """Builds a model with the weights of an open checkpoint; see `build_model`."""
+        """Builds a model with the weights of an open checkpoint.
+
+        Args:
+            metadata: The metadata of the model, which may differ from the checkpoint's.
+            source: The path of the checkpoint, for the load report and errors.
+            new: Parts that start with random weights.
+        """
         from bert_keras.checkpoints.pretrained import build_model
 
         return build_model(cls, checkpoint, metadata=metadata, source=source, new=new)
@@ -287,7 +290,7 @@ class Pretrained(ConfiguredModel):
     @suggest_keyword_names
     def save_pretrained(
         self,
-        path: str | os.PathLike,
+        path: StrPath,
         *,
         format: str = "bert-keras",
         tokenizer: "TextTokenizer | None" = None,
@@ -318,7 +321,7 @@ class Pretrained(ConfiguredModel):
             print_field("note", note)
         return Path(path)
 
-    def save(self, filepath, *args, **kwargs):
+    def save(self, filepath: StrPath, *args, **kwargs):
         """Writes a .keras file as `keras.Model.save` does, with the tokenizer and the metadata."""
         self.get_config()  # raises InputError before Keras creates the file
         super().save(filepath, *args, **kwargs)
@@ -341,7 +344,7 @@ class Pretrained(ConfiguredModel):
 
     def export(
         self,
-        path: str | os.PathLike,
+        path: StrPath,
         *,
         format: str | Sequence[str] = "tf_saved_model",
         **options: Any,

@@ -80,11 +80,11 @@ class BertSentenceEncoder(TextInputs, TaskModel):
         """The size E of an embedding."""
         return self.embedding.sizes(self.config.hidden_size)[-1]
 
-    def build(self, input_shape=None):
+    def build(self, input_shape: tuple | None = None):
         super().build()
         self.sentence.build((None, None, self.config.hidden_size))
 
-    def call(self, inputs, training=False):
+    def call(self, inputs: dict, training: bool = False):
         is_grouped = len(inputs["input_ids"].shape) == 3
         rows = flat_rows(inputs) if is_grouped else inputs
         hidden_XTD = self.encoder(rows, training=training)["sequence_output"]

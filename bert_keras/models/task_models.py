@@ -58,7 +58,7 @@ class TaskModel(GlobalBatchModel, Pretrained):
             options["has_biases"] = self.config.has_biases
         return self.head(layer, *args, **options)
 
-    def build(self, input_shape=None):
+    def build(self, input_shape: tuple | None = None):
         self.encoder.build()
         for name in self.kind.heads:
             # The masked-LM head uses the token embedding table as its decoder.
@@ -121,12 +121,12 @@ class BertClassifier(TextInputs, TaskModel):
         )
         self.build()
 
-    def call(self, inputs, training=False):
+    def call(self, inputs: dict, training: bool = False):
         encoded = self.encoder(inputs, training=training)
         return self.classification(encoded["pooled_output"], training=training)
 
     @classmethod
-    def from_config(cls, config, custom_objects=None):
+    def from_config(cls, config: dict, custom_objects: dict | None = None):
         """Builds the model; `window_pooling`, an argument until 0.2.0, is ignored."""
         arguments = {name: value for name, value in config.items() if name != "window_pooling"}
         return super().from_config(arguments, custom_objects)
@@ -186,7 +186,7 @@ class BertMultipleChoice(TextInputs, TaskModel):
         )
         self.build()
 
-    def call(self, inputs, training=False):
+    def call(self, inputs: dict, training: bool = False):
         shape = tuple(inputs["input_ids"].shape)
         if len(shape) != 3:
             raise InputError(f"input_ids has the shape {shape}; expected examples, choices, tokens")
@@ -245,7 +245,7 @@ class BertTokenClassifier(TextInputs, TaskModel):
         )
         self.build()
 
-    def call(self, inputs, training=False):
+    def call(self, inputs: dict, training: bool = False):
         hidden_BTD = self.encoder(inputs, training=training)["sequence_output"]
         return self.token_labels(hidden_BTD, training=training)
 
@@ -286,7 +286,7 @@ class BertQuestionAnswering(TextInputs, TaskModel):
         self.span = self.token_head(SpanHead, name="span")
         self.build()
 
-    def call(self, inputs, training=False):
+    def call(self, inputs: dict, training: bool = False):
         logits = self.span(self.encoder(inputs, training=training)["sequence_output"])
         if keras.config.backend() != "jax":
             return logits

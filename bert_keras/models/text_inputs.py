@@ -28,9 +28,10 @@ from bert_keras.models.text_rows import (
     check_loss,
     divided,
     ordered_batches,
+    repeated_batches,
+    shuffled_batches,
     some_columns,
     text_rows,
-    training_batches,
     weights_by_id,
 )
 from bert_keras.text.columns import columns_of, is_text
@@ -62,7 +63,7 @@ class TextInputs(Pretrained):
         """The names of the labels, in the order of the logits; () for a model without labels."""
         return (self.metadata or self.new_metadata()).labels
 
-    def compile(self, optimizer="rmsprop", loss=None, *args, **kwargs):
+    def compile(self, optimizer: Any = "rmsprop", loss: Any = None, *args, **kwargs):
         """Configures the training as `keras.Model.compile`; warns of losses of probabilities."""
         for each in keras.tree.flatten(loss):
             is_named = isinstance(each, str) and each.lower().endswith("crossentropy")
@@ -74,17 +75,17 @@ class TextInputs(Pretrained):
     @suggest_keyword_names
     def fit(  # noqa: PLR0913 - the arguments of keras.Model.fit in their order, then ours
         self,
-        x=None,
-        y=None,
+        x: Any = None,
+        y: Any = None,
         batch_size: int | None = None,
         epochs: int = 1,
         verbose: str | int = "auto",
         callbacks: Sequence[keras.callbacks.Callback] | None = None,
         validation_split: float = 0.0,
-        validation_data=None,
+        validation_data: Any = None,
         shuffle: bool = True,
         class_weight: Mapping[str | int, float] | None = None,
-        sample_weight=None,
+        sample_weight: Any = None,
         initial_epoch: int = 0,
         steps_per_epoch: int | None = None,
         validation_steps: int | None = None,
@@ -152,9 +153,9 @@ class TextInputs(Pretrained):
             kind = self._text_kind(y)
             rows = text_rows(self, kind, x, y, sample_weight)
             share = validation_split if validation_data is None else 0.0
-            num_texts = len(columns_of(x)[0])
-            learned, held_out = divided(rows, y, num_texts=num_texts, share=share)
-            batches = training_batches(rows, learned, size, is_shuffled=shuffle)
+            labels = [""] * len(columns_of(x)[0]) if y is None else as_list(y)
+            learned, held_out = divided(rows, labels, share=share)
+            batches = (shuffled_batches if shuffle else repeated_batches)(rows, learned, size)
             steps_per_epoch = steps_per_epoch or -(-len(learned) // size)
             weights = weights_by_id(kind, class_weight)
             data = {"x": batches.for_fit(), "shuffle": False, "class_weight": weights}
@@ -193,11 +194,11 @@ class TextInputs(Pretrained):
 
     def evaluate(  # noqa: PLR0913 - the arguments of keras.Model.evaluate in their order
         self,
-        x=None,
-        y=None,
+        x: Any = None,
+        y: Any = None,
         batch_size: int | None = None,
         verbose: str | int = "auto",
-        sample_weight=None,
+        sample_weight: Any = None,
         steps: int | None = None,
         callbacks: Sequence[keras.callbacks.Callback] | None = None,
         return_dict: bool = False,
@@ -244,7 +245,7 @@ class TextInputs(Pretrained):
     @suggest_keyword_names
     def predict(
         self,
-        x,
+        x: Any,
         batch_size: int | None = None,
         verbose: str | int = "auto",
         steps: int | None = None,
@@ -303,7 +304,12 @@ class TextInputs(Pretrained):
         return kind.answers(columns, rows, outputs)
 
     def train_on_batch(
-        self, x, y=None, sample_weight=None, class_weight=None, return_dict: bool = False
+        self,
+        x: Any,
+        y: Any = None,
+        sample_weight: Any = None,
+        class_weight: Mapping | None = None,
+        return_dict: bool = False,
     ):
         """Trains on one batch as `keras.Model.train_on_batch` does; see `fit` for texts."""
         kind = self._text_kind(y) if is_text(x) else None
@@ -313,11 +319,13 @@ class TextInputs(Pretrained):
             self._keep_metadata(kind, x)
         return super().train_on_batch(inputs, y, sample_weight, class_weight, return_dict)
 
-    def test_on_batch(self, x, y=None, sample_weight=None, return_dict: bool = False):
+    def test_on_batch(
+        self, x: Any, y: Any = None, sample_weight: Any = None, return_dict: bool = False
+    ):
         """Scores one batch as `keras.Model.test_on_batch` does; see `fit` for texts."""
         return super().test_on_batch(*self._encoded(x, y), sample_weight, return_dict)
 
-    def predict_on_batch(self, x):
+    def predict_on_batch(self, x: Any):
         """Returns outputs as `keras.Model.predict_on_batch` does; see `fit` for texts."""
         x, _ = self._encoded(x)
         self._renew("predict_function", x)

@@ -3,6 +3,7 @@
 import dataclasses
 import functools
 import itertools
+from collections.abc import Iterable
 from typing import Any
 
 import keras
@@ -19,7 +20,14 @@ from bert_keras.text.columns import columns_of
 def text_rows(
     model: keras.Model, kind: Kind, x: Any, y: Any = None, weights: Any = None
 ) -> Encoded:
-    """Returns the rows of N texts, or columns of texts, with their targets and weights."""
+    """Returns the rows of texts, with their targets and weights.
+
+    Args:
+        model: The model, whose loss must fit the targets.
+        x: N texts, or a tuple of columns of N texts.
+        y: The labels of the texts; None if the loss needs none.
+        weights: The weights of the texts in the loss.
+    """
     columns, labels, weights = some_columns(x), as_list(y), as_list(weights)
     num_texts = len(columns[0])
     for name, each in (("y", labels), ("sample_weight", weights)):
@@ -78,11 +86,8 @@ def as_list(values: Any) -> Any:
     return np.asarray(values)
 
 
-def divided(
-    rows: Encoded, labels: Any, *, num_texts: int, share: float
-) -> tuple[np.ndarray, np.ndarray]:
+def divided(rows: Encoded, labels: Iterable, *, share: float) -> tuple[np.ndarray, np.ndarray]:
     """Returns the rows to learn and those to hold out, which are a share of each label."""
-    labels = [""] * num_texts if labels is None else as_list(labels)
     names = [str(label) for label in labels]
     numbers = {name: number for number, name in enumerate(dict.fromkeys(names))}
     order = np.argsort([numbers[name] for name in names], kind="stable")
@@ -95,13 +100,14 @@ def divided(
     return np.flatnonzero(~is_held_out), np.flatnonzero(is_held_out)
 
 
-def training_batches(
-    encoded: Encoded, rows: np.ndarray, size: int, *, is_shuffled: bool
-) -> Batches:
-    """Returns batches of rows without end, of similar length or in the given order."""
-    if not is_shuffled:
-        ordered = np.split(rows, range(size, len(rows), size))
-        return batches_of(encoded, lambda: itertools.cycle(ordered))
+def repeated_batches(encoded: Encoded, rows: np.ndarray, size: int) -> Batches:
+    """Returns batches of some rows in their order, without end."""
+    batches = np.split(rows, range(size, len(rows), size))
+    return batches_of(encoded, lambda: itertools.cycle(batches))
+
+
+def shuffled_batches(encoded: Encoded, rows: np.ndarray, size: int) -> Batches:
+    """Returns shuffled batches of some rows, of similar length, without end."""
     lengths = encoded.lengths[rows]
     seed = int(keras.random.SeedGenerator().state[0])  # keras.utils.set_random_seed decides it
     shuffled = functools.partial(length_grouped_batches, lengths, batch_size=size, seed=seed)

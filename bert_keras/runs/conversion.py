@@ -99,34 +99,30 @@ def part_of(checkpoint: Checkpoint, model: str) -> Checkpoint:
     check_name(model, KINDS, what="model")
     source, parts = checkpoint.metadata, {*map(part, checkpoint.tensors)}
     if (source.model, model) == ("BertReplacedTokenPretrainer", "BertMaskedLM"):
-        return _generator_of(checkpoint)
+        # The generator shares the embeddings but for their projection.
+        embeddings, generator = "encoder/embeddings/", "generator/"
+
+        def selected(tensors: Tensors) -> Tensors:
+            return {
+                name.removeprefix(generator): tensor
+                for name, tensor in tensors.items()
+                if name.startswith((embeddings, generator))
+                and not name.startswith(f"{embeddings}projection/")
+            }
+
+        state = checkpoint.state
+        config = generator_config(source.config, generator_size(source))
+        return dataclasses.replace(
+            checkpoint,
+            metadata=source.of_model(model, keeps_head=False, config=config),
+            tensors=selected(checkpoint.tensors),
+            state=None if state is None else _of_weights(state, selected),
+        )
     if absent := {*KINDS[model].heads} - parts:
         found = f"the {source.model} has no weights of {', '.join(sorted(absent))}"
         raise InputError(f"{found}, which a {model} needs; it has {', '.join(sorted(parts))}")
     kept = {"keeps_head": model == source.model, "text_columns": source.text_columns}
     return dataclasses.replace(checkpoint, metadata=source.of_model(model, **kept))
-
-
-def _generator_of(checkpoint: Checkpoint) -> Checkpoint:
-    """Returns the generator, which shares the embeddings but for their projection."""
-    metadata, embeddings, generator = checkpoint.metadata, "encoder/embeddings/", "generator/"
-
-    def selected(tensors: Tensors) -> Tensors:
-        return {
-            name.removeprefix(generator): tensor
-            for name, tensor in tensors.items()
-            if name.startswith((embeddings, generator))
-            and not name.startswith(f"{embeddings}projection/")
-        }
-
-    state = checkpoint.state
-    config = generator_config(metadata.config, generator_size(metadata))
-    return dataclasses.replace(
-        checkpoint,
-        metadata=metadata.of_model("BertMaskedLM", keeps_head=False, config=config),
-        tensors=selected(checkpoint.tensors),
-        state=None if state is None else _of_weights(state, selected),
-    )
 
 
 def _of_weights(state: TrainingState, select: Callable[[Tensors], Tensors]) -> TrainingState:

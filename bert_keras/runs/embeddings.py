@@ -30,8 +30,13 @@ def write_embeddings(
 
     The vectors are collected in OUTPUT.partial. If the run is stopped, the next call with the same
     arguments continues it, and `output` gets the same bytes: a `.npy` file of float32 [lines, E],
-    or a `.parquet` file with the columns `text` and `vector`. `dimensions` are as in
-    `BertSentenceEncoder.encode`, and `prompt` is the name of a prompt of the model.
+    or a `.parquet` file with the columns `text` and `vector`.
+
+    Args:
+        texts: A text file with one text on each line.
+        model: A checkpoint of a sentence encoder.
+        dimensions: As in `BertSentenceEncoder.encode`.
+        prompt: The name of a prompt of the model; None for its default prompt.
     """
     check_count("dimensions", dimensions)
     output = Path(output)
@@ -70,7 +75,16 @@ def write_embeddings(
                 file.flush()
         vectors = np.memmap(work, "<f4", "r", len(digest), (num_texts, size))
         if output.suffix == ".parquet":
-            _write_parquet(result, vectors, texts)
+            import pyarrow as pa
+            from pyarrow.parquet import ParquetWriter
+
+            schema = pa.schema([("text", pa.string()), ("vector", pa.list_(pa.float32(), size))])
+            with ParquetWriter(result, schema) as writer:
+                for number, chunk in enumerate(_chunks(texts)):
+                    numbers = vectors[number * CHUNK_TEXTS :][: len(chunk)].ravel()
+                    values = pa.FixedSizeListArray.from_arrays(pa.array(numbers), size)
+                    table = pa.Table.from_arrays([pa.array(chunk), values], schema=schema)
+                    writer.write_table(table)
         else:
             with result.open("wb") as file:
                 np.save(file, vectors)
@@ -81,16 +95,3 @@ def _chunks(texts: files.StrPath) -> Iterator[list[str]]:
     lines = filter(str.strip, files.text_lines(texts))
     while chunk := list(itertools.islice(lines, CHUNK_TEXTS)):
         yield chunk
-
-
-def _write_parquet(path: Path, vectors: np.ndarray, texts: files.StrPath) -> None:
-    import pyarrow as pa
-    from pyarrow.parquet import ParquetWriter
-
-    size = vectors.shape[1]
-    schema = pa.schema([("text", pa.string()), ("vector", pa.list_(pa.float32(), size))])
-    with ParquetWriter(path, schema) as writer:
-        for number, chunk in enumerate(_chunks(texts)):
-            numbers = vectors[number * CHUNK_TEXTS :][: len(chunk)].ravel()
-            values = pa.FixedSizeListArray.from_arrays(pa.array(numbers), size)
-            writer.write_table(pa.Table.from_arrays([pa.array(chunk), values], schema=schema))

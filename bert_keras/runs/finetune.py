@@ -114,21 +114,6 @@ def _train(run: TaskRun, output: Path) -> dict:
     if not is_chief():
         return {}
     evaluations.restore_best(run.trained)
-    scores = {
-        **_score_best(run, output),
-        **run.task.baseline(run.examples, run.dev_examples),
-        "best_step": evaluations.best["step"],
-        "steps": run.num_steps,
-        "train_examples": len(run.examples),
-        "train_rows": len(run.rows),
-        "dev_rows": len(run.dev_examples),
-    }
-    _save_best(run, output, scores)
-    return outcome.write_scores(output, scores)
-
-
-def _score_best(run: TaskRun, output: Path) -> dict[str, float]:
-    """Tunes the task on the dev predictions, writes them and returns their scores."""
     outputs, loss = run.dev_outputs()
     predictions = run.dev_predictions(outputs)
     tuned = run.task.tuned(run.dev_examples, predictions)
@@ -138,7 +123,17 @@ def _score_best(run: TaskRun, output: Path) -> dict[str, float]:
         predictions = run.dev_predictions(outputs)
     path = output / run.task.prediction_file
     run.task.write_predictions(path, run.dev_examples, predictions)
-    return run.scores(predictions, loss=loss)
+    scores = {
+        **run.scores(predictions, loss=loss),
+        **run.task.baseline(run.examples, run.dev_examples),
+        "best_step": evaluations.best["step"],
+        "steps": run.num_steps,
+        "train_examples": len(run.examples),
+        "train_rows": len(run.rows),
+        "dev_rows": len(run.dev_examples),
+    }
+    _save_best(run, output, scores)
+    return outcome.write_scores(output, scores)
 
 
 def _save_best(run: TaskRun, output: Path, scores: dict) -> None:

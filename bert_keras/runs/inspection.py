@@ -9,7 +9,6 @@ import numpy as np
 from keras import ops
 
 from bert_keras.checkpoints.formats import open_text_checkpoint
-from bert_keras.config import ModelMetadata
 from bert_keras.errors import InputError, counted
 from bert_keras.files import StrPath, check_output, write_text
 from bert_keras.kinds.kind import softmax
@@ -19,7 +18,6 @@ from bert_keras.models.pretrained import Pretrained
 from bert_keras.models.sentence_encoder import BertSentenceEncoder
 from bert_keras.reports.page import render
 from bert_keras.text.packing import ids_with_masks, pack
-from bert_keras.text.tokenizer import TextTokenizer
 from bert_keras.text.vocab import Vocabulary
 
 MAX_TOKENS = 128  # more tokens are unreadable; with BERT-base the page has 6 MB
@@ -29,21 +27,44 @@ STEPS = 65_535  # probabilities are quantized to this many steps, two bytes each
 def inspect_texts(
     pretrained: StrPath, texts: Sequence[str], *, output: StrPath, num_tokens: int = 10
 ) -> None:
-    """Writes a page with the attention of a text or pair, and `num_tokens` predictions of masks."""
+    """Writes a page with the attention of a text or a pair and the predictions of masked words.
+
+    Args:
+        pretrained: A checkpoint of any format.
+        texts: One or two texts, which may contain [MASK].
+        output: The .html file to write.
+        num_tokens: The number of predicted tokens to show for each position.
+    """
     check_output(output, suffix=".html")
     checkpoint = open_text_checkpoint(pretrained)
     metadata, vocabulary = checkpoint.metadata, checkpoint.vocabulary
     # Invalid texts raise an error before the weights are read.
-    inputs = _inputs(texts, checkpoint.tokenizer, metadata=metadata)
+    ids, limit = ids_with_masks(texts, checkpoint.tokenizer), min(MAX_TOKENS, metadata.max_length)
+    most = limit - vocabulary.num_specials(len(texts))
+    if len(texts) not in (1, 2) or not all(ids) or sum(map(len, ids)) > most:
+        found = f"{counted(len(texts), 'text')} of {' and '.join(str(len(n)) for n in ids)} tokens"
+        raise InputError(f"received {found}; expected words, 1 or 2 texts, {most} tokens at most")
+    inputs = pack(*([each] for each in ids), vocabulary=vocabulary, max_length=limit)
     model = MODELS[metadata.model].from_checkpoint(checkpoint, metadata=metadata, source=pretrained)
-    encoder = cast(BertEncoder, getattr(model, "encoder", model))
+    encoder, ids_T = cast(BertEncoder, getattr(model, "encoder", model)), inputs["input_ids"][0]
+    attentions = encoder.states(inputs).attentions
+    weights_LNTT = np.stack([ops.convert_to_numpy(layer)[0] for layer in attentions])
+    steps = np.round(weights_LNTT * STEPS).astype("<u2")
+    is_separator_T = ids_T == vocabulary.sep_id
     sizes = ("num_layers", "num_heads", "hidden_size")
     data: dict = {
         "model": metadata.model,
         "num_tokens": len(vocabulary),
         "lowercase": metadata.lowercase,
         **{name: getattr(metadata.config, name) for name in sizes},
-        "attention": _attention(encoder, inputs, vocabulary),
+        "attention": {
+            "tokens": [vocabulary.tokens[number] for number in ids_T],
+            "texts": (np.cumsum(is_separator_T) > is_separator_T).astype(int).tolist(),
+            "cls": vocabulary.tokens[vocabulary.cls_id],
+            "sep": vocabulary.tokens[vocabulary.sep_id],
+            "steps": STEPS,
+            "weights": base64.b64encode(steps.tobytes()).decode(),  # uint16 [L, N, T, T]
+        },
         "masked": _masked_words(model, inputs, vocabulary, num_tokens=num_tokens),
     }
     if isinstance(model, BertSentenceEncoder):
@@ -54,36 +75,6 @@ def inspect_texts(
             data["embedding"]["cosine"] = float(one @ other / lengths)
     title = f"Inspection of {os.fspath(pretrained)}"
     write_text(output, render("inspection.html", title=title, data=data))
-
-
-def _inputs(
-    texts: Sequence[str], tokenizer: TextTokenizer, *, metadata: ModelMetadata
-) -> dict[str, np.ndarray]:
-    """Packs a text or a pair, which may contain [MASK], into int32 arrays [1, T]."""
-    vocabulary, ids = tokenizer.vocabulary, ids_with_masks(texts, tokenizer)
-    limit = min(MAX_TOKENS, metadata.max_length)
-    most = limit - vocabulary.num_specials(len(texts))
-    if len(texts) not in (1, 2) or not all(ids) or sum(map(len, ids)) > most:
-        found = f"{counted(len(texts), 'text')} of {' and '.join(str(len(n)) for n in ids)} tokens"
-        raise InputError(f"received {found}; expected words, 1 or 2 texts, {most} tokens at most")
-    return pack(*([each] for each in ids), vocabulary=vocabulary, max_length=limit)
-
-
-def _attention(encoder: BertEncoder, inputs: dict[str, np.ndarray], vocabulary: Vocabulary) -> dict:
-    """Returns the probabilities of every layer and head, as base64 of uint16 [L, N, T, T]."""
-    attentions = encoder.states(inputs).attentions
-    weights_LNTT = np.stack([ops.convert_to_numpy(layer)[0] for layer in attentions])
-    steps = np.round(weights_LNTT * STEPS).astype("<u2")
-    ids_T = inputs["input_ids"][0]
-    is_second_T = np.cumsum(ids_T == vocabulary.sep_id) - (ids_T == vocabulary.sep_id) > 0
-    return {
-        "tokens": [vocabulary.tokens[number] for number in ids_T],
-        "texts": is_second_T.astype(int).tolist(),
-        "cls": vocabulary.tokens[vocabulary.cls_id],
-        "sep": vocabulary.tokens[vocabulary.sep_id],
-        "steps": STEPS,
-        "weights": base64.b64encode(steps.tobytes()).decode(),
-    }
 
 
 def _masked_words(

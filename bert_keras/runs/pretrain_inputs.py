@@ -70,10 +70,13 @@ class StartingPoint:
 
 
 class PretrainInputs:
-    """The inputs of a pretraining, read and checked; see `pretrain` for arguments and errors.
+    """The inputs of a pretraining, read and checked, with the errors of `pretrain`.
 
     `masking` is None for records that are masked already. `tokens_per_example` is the mean number
     of tokens without padding in the first thousand records.
+
+    Args:
+        recipe, records, pretrained, teacher: As in `pretrain`.
     """
 
     def __init__(

@@ -83,21 +83,21 @@ def _converted(value: Any, field: dataclasses.Field) -> Any:
     kind = get_args(kind)[0] if is_tuple else kind
     values = value.split(",") if is_tuple and isinstance(value, str) else value
     values = values if is_tuple and isinstance(values, (list, tuple)) else [value]
+
+    def converted(value: Any) -> Any:
+        if isinstance(value, str):
+            return {"true": True, "false": False}[value] if kind is bool else kind(value)
+        if isinstance(value, bool) != (kind is bool) or not isinstance(value, (kind, int)):
+            raise TypeError
+        return kind(value)
+
     try:
-        converted = [_as(kind, each) for each in values]
+        results = [*map(converted, values)]
     except (KeyError, TypeError, ValueError) as error:
         names = {bool: "true or false", int: "a whole number", float: "a number"}
         expected = names.get(kind, "a text")
         raise InputError(f"{field.name} is {value!r}; expected {expected}") from error
-    return tuple(converted) if is_tuple else converted[0]
-
-
-def _as(kind: type, value: Any) -> Any:
-    if isinstance(value, str):
-        return {"true": True, "false": False}[value] if kind is bool else kind(value)
-    if isinstance(value, bool) != (kind is bool) or not isinstance(value, (kind, int)):
-        raise TypeError
-    return kind(value)
+    return tuple(results) if is_tuple else results[0]
 
 
 def named_recipe(recipes: Mapping[str, Any], name: str, *, changes: Changes = ()) -> Any:
@@ -152,7 +152,11 @@ def finetune_settings(
 ) -> tuple[Task, FinetuneRecipe, Distillation | None]:
     """Returns the task, the recipe and the distillation of a fine-tuning, with the changes.
 
-    Without a recipe, the one for the hidden size of `pretrained` is printed and used.
+    Args:
+        task: A task or its name.
+        recipe: A recipe or its name; None prints and uses the one for the model's hidden size.
+        teacher: A distillation or the model from which to distil; None for no distillation.
+        changes: New values of fields of the three, as in `with_changes`.
     """
     if isinstance(task, str):
         task = named_task(task)
@@ -175,7 +179,7 @@ class TaskData:
     files: Mapping[str, str]  # the file of each split
     train: Sequence
     dev: Sequence
-    notes: Sequence[tuple[str, str]]  # names and texts for `say`, when the training starts
+    notes: Sequence[tuple[str, str]]  # names and texts for `print_field`, when the training starts
 
     def run_settings(
         self, recipe: FinetuneRecipe, distillation: Distillation | None, *, pretrained: StrPath
@@ -249,7 +253,15 @@ def task_examples(
     split: str = "dev",
     changes: Changes = (),
 ) -> tuple[Task, Sequence]:
-    """Returns the task and the examples that `evaluate` scores; errors call the model `source`."""
+    """Returns the task and the examples that `evaluate` scores.
+
+    Args:
+        data: A file, or the folder of the task's official files.
+        source: What error messages call the model.
+        task: The name of the task; None for the task of the fine-tuning.
+        split: The split to read if `data` has several.
+        changes: New values of fields of the task, as in `with_changes`.
+    """
     (known,) = with_changes(task_of(metadata, name=task, source=source), changes=changes)
     dataclasses.replace(metadata, max_length=known.max_length)  # InputError if it is too long
     return known, known.read(examples_file(known, data, split=split), split=split)

@@ -25,12 +25,18 @@ def study(
     learning_rates: Sequence[float],
     output: StrPath,
 ) -> str:
-    """Runs a recipe with each learning rate and the seeds 1 to `seeds`; returns a summary as text.
+    """Runs a recipe with several learning rates and seeds; returns a summary as text.
 
     A second call with the same arguments continues an interrupted study. A run that diverges ranks
     below all other runs. After every run `output` contains study.json, report.html, report.md and
-    `best`, a symbolic link to the folder of the best run, such as lr-3e-05/seed-1. `run` runs a
-    recipe in a folder and returns the scores, of which `metric` ranks the runs: higher is better.
+    `best`, a symbolic link to the folder of the best run, such as lr-3e-05/seed-1.
+
+    Args:
+        run: Runs a recipe in a folder and returns its scores.
+        recipe: The recipe whose learning rate and seed are replaced.
+        metric: The name of the score that ranks the runs; higher is better.
+        seeds: The number of seeds, which are 1, 2, ...
+        learning_rates: The learning rates; repeated ones count once.
     """
     check_one_machine()
     output = Path(output)

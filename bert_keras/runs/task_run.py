@@ -31,8 +31,11 @@ from bert_keras.training.optimizer import BertAdamW, LinearWarmupDecay
 class TaskRun:
     """The data and the model of a fine-tuning run, for a training loop of your own.
 
-    It takes the arguments of `finetune`, which adds logs, checkpoints, predictions and the choice
-    of the best epoch, and writes to `output`. It also raises the same errors.
+    `finetune` adds logs, checkpoints, predictions and the choice of the best epoch, and raises the
+    same errors.
+
+    Args:
+        task, recipe, pretrained, data, teacher, features, **changes: As in `finetune`.
 
     Attributes:
         task: The task, with its labels.

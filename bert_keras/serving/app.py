@@ -172,7 +172,7 @@ class _Server:
 
             outputs, counts = await asyncio.gather(run(DEFAULT_SIGNATURE), run(COUNTS))
         arrays = outputs["embedding"], counts[COUNTS]
-        respond = partial(embeddings_api.make_response, request, *arrays, model=model)
+        respond = partial(embeddings_api.make_response, request, *arrays)
         return await self._write(outputs, respond)
 
     async def _write(self, outputs: Tensors, respond: Callable[[], object]) -> bytes:

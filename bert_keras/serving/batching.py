@@ -65,9 +65,17 @@ class Batcher:
     """Runs a model in threads; compatible requests in the queue share a run.
 
     A request that arrives alone runs at once. While a run takes less than `_LONG_RUN`, new requests
-    wait for its end and share the next run, with the next requests of its clients, for which they
-    wait `return_share` of the last run's time. If a request has more rows than one run takes, its
-    longest rows run first, and its remaining rows run after the other queued requests.
+    wait for its end and share the next run, also with the next requests of its clients. If a
+    request has more rows than one run takes, its longest rows run first, and its remaining rows run
+    after the other queued requests.
+
+    Args:
+        model: The model to run; `close` closes it.
+        limits: The limits of a run and of a text.
+        on_run: Called after each run with `num_requests` and its `seconds`.
+        num_threads: The number of threads. While one runs a long request, another runs the others.
+        return_share: How long the queue waits for the next requests of the last run's clients, as
+            a fraction of that run's time.
     """
 
     def __init__(

@@ -79,10 +79,19 @@ class Client(contextlib.AbstractContextManager):
         """
         if isinstance(instances, (str, bytes, dict)):
             raise InputError(f"instances is a {type(instances).__name__}; expected a list")
+
+        def json_value(value: Any) -> object:
+            if isinstance(value, bytes):
+                return {"b64": base64.b64encode(value).decode()}
+            if hasattr(value, "tolist"):  # arrays and scalars of NumPy
+                return value.tolist()
+            found = type(value).__name__
+            raise TypeError(f"an instance contains a {found}, which JSON does not have")
+
         named = {} if signature_name is None else {"signature_name": signature_name}
         remaining, predictions = iter(instances), []
         while batch := list(islice(remaining, self.batch_size)):
-            body = json.dumps({**named, "instances": batch}, default=_json_value)
+            body = json.dumps({**named, "instances": batch}, default=json_value)
             predictions += self._send(body.encode(), len(batch))
         return predictions
 
@@ -131,11 +140,3 @@ class Client(contextlib.AbstractContextManager):
 
     def __exit__(self, *_: object) -> None:
         self.close()
-
-
-def _json_value(value: Any) -> object:
-    if isinstance(value, bytes):
-        return {"b64": base64.b64encode(value).decode()}
-    if hasattr(value, "tolist"):  # arrays and scalars of NumPy
-        return value.tolist()
-    raise TypeError(f"an instance contains a {type(value).__name__}, which JSON does not have")

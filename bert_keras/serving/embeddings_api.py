@@ -18,6 +18,7 @@ _PARAMETERS = ("input", "model", "dimensions", "encoding_format", "user")
 class EmbeddingsRequest(NamedTuple):
     """A parsed request."""
 
+    model: str  # the name of the served model
     texts: np.ndarray  # [num_texts], bytes objects
     dimensions: int | None  # the number of values to keep of each embedding; None for all of them
     is_base64: bool  # whether to encode the embeddings as base64 of little-endian float32 values
@@ -46,7 +47,7 @@ def read_request(body: bytes, model: str) -> EmbeddingsRequest:
         message = f"The model {name!s:.100} does not exist; expected {model!r}"
         raise Refusal(message, status=404, param="model", code="model_not_found")
     texts = np.array([rest_api.string_bytes(str(text)) for text in texts], object)
-    return EmbeddingsRequest(texts, dimensions, encoding == "base64")
+    return EmbeddingsRequest(model, texts, dimensions, encoding == "base64")
 
 
 def check_signatures(model: str, signatures: Mapping[str, Any]) -> None:
@@ -63,7 +64,7 @@ def check_signatures(model: str, signatures: Mapping[str, Any]) -> None:
 
 
 def make_response(
-    request: EmbeddingsRequest, embeddings: np.ndarray, num_tokens: np.ndarray, *, model: str
+    request: EmbeddingsRequest, embeddings: np.ndarray, num_tokens: np.ndarray
 ) -> dict[str, Any]:
     """Returns the response for embeddings, float32 [N,E], and numbers of tokens, int32 [N]."""
     if request.dimensions is not None:
@@ -84,7 +85,7 @@ def make_response(
         rows = rest_api.array_to_json("embedding", embeddings)
     data = [{"object": "embedding", "index": n, "embedding": row} for n, row in enumerate(rows)]
     usage = dict.fromkeys(("prompt_tokens", "total_tokens"), int(num_tokens.sum()))
-    return {"object": "list", "data": data, "model": model, "usage": usage}
+    return {"object": "list", "data": data, "model": request.model, "usage": usage}
 
 
 def make_error(refusal: Refusal) -> dict[str, Any]:

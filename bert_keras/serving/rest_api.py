@@ -41,7 +41,12 @@ _DTYPES: dict[str, tuple[Any, set[type]]] = {
 
 
 class Refusal(Exception):
-    """A request that the server rejects; `param` and `code` are fields of OpenAI's API."""
+    """A request that the server rejects.
+
+    Args:
+        status: The HTTP status.
+        param, code: Fields of an error of OpenAI's API.
+    """
 
     def __init__(
         self, message: str, *, status: int = 400, param: str | None = None, code: str | None = None
@@ -106,9 +111,15 @@ def read_predict(document: dict, signatures: Mapping[str, Dtypes]) -> tuple[str,
         raise Refusal("expecting only one of 'inputs' or 'instances' keys to exist")
     if "instances" in document:
         return name, _read_rows(document, signatures[name])
-    if "inputs" in document:
-        return name, _read_columns(document["inputs"], signatures[name])
-    raise Refusal("Missing 'inputs' or 'instances' key")
+    if "inputs" not in document:
+        raise Refusal("Missing 'inputs' or 'instances' key")
+    columns, inputs = document["inputs"], signatures[name]
+    if not _has_names(columns):
+        columns = dict.fromkeys(list(inputs)[:1], columns)  # one input needs no name
+    for each in inputs:
+        if each not in columns:
+            raise Refusal(f"Missing named input: {each} in 'inputs' object.")
+    return name, {each: _read_array(columns[each], dtype) for each, dtype in inputs.items()}
 
 
 def _read_rows(document: dict[str, Any], inputs: Dtypes) -> Tensors:
@@ -138,15 +149,6 @@ def _read_rows(document: dict[str, Any], inputs: Dtypes) -> Tensors:
             )
     columns = {name: [row[name] for row in rows] for name in inputs}
     return {name: _read_items(columns[name], dtype, key=name) for name, dtype in inputs.items()}
-
-
-def _read_columns(columns: object, inputs: Dtypes) -> Tensors:
-    if not _has_names(columns):
-        columns = dict.fromkeys(list(inputs)[:1], columns)  # one input needs no name
-    for name in inputs:
-        if name not in columns:
-            raise Refusal(f"Missing named input: {name} in 'inputs' object.")
-    return {name: _read_array(columns[name], dtype) for name, dtype in inputs.items()}
 
 
 def _has_names(value: object) -> TypeGuard[dict[str, Any]]:

@@ -12,8 +12,8 @@ from bert_keras.errors import InputError
 from bert_keras.files import StrPath, check_exists
 from bert_keras.serving.batching import Batcher
 from bert_keras.serving.limits import Limits
-from bert_keras.serving.model import LoadError, ServedModel, SessionModel
-from bert_keras.serving.rest_api import CODES, DEFAULT_SIGNATURE, Call, Refusal, Tensors
+from bert_keras.serving.model import LoadError, SessionModel
+from bert_keras.serving.rest_api import CODES, DEFAULT_SIGNATURE, Call, Refusal
 from bert_keras.serving.version_folder import LITERT, WARMUP, changed_file, is_version
 
 
@@ -47,7 +47,15 @@ def load_version(folder: Path, *, limits: Limits, on_run: Callable[..., None]) -
     model = SessionModel(folder, seconds=limits.seconds)
     try:
         for request in warmup_requests(folder):
-            _warm_up(model, request["signature"] or DEFAULT_SIGNATURE, request["inputs"])
+            name, inputs = request["signature"] or DEFAULT_SIGNATURE, request["inputs"]
+            try:
+                if model.inputs.get(name, {}).keys() != inputs.keys():
+                    raise Refusal(f"its inputs are {', '.join(sorted(inputs))}")
+                model.predict(name, inputs)
+            except Refusal as error:
+                if error.status != 504:  # a run that exceeds the time limit is not a failure
+                    message = f"a warm-up request of {name} fails: {error}"
+                    raise LoadError(CODES.get(error.status, "UNKNOWN"), message) from error
     except LoadError:
         model.close()
         raise
@@ -73,17 +81,6 @@ def warmup_requests(folder: Path) -> list[dict]:
         message = f"{path} does not contain complete PredictionLogs; export the model again"
         raise LoadError("DATA_LOSS", message) from error
     return requests
-
-
-def _warm_up(model: ServedModel, signature_name: str, inputs: Tensors) -> None:
-    try:
-        if model.inputs.get(signature_name, {}).keys() != inputs.keys():
-            raise Refusal(f"its inputs are {', '.join(sorted(inputs))}")
-        model.predict(signature_name, inputs)
-    except Refusal as error:
-        if error.status != 504:  # a run that exceeds the time limit is not a failure
-            message = f"a warm-up request of {signature_name} fails: {error}"
-            raise LoadError(CODES.get(error.status, "UNKNOWN"), message) from error
 
 
 @dataclass(eq=False)

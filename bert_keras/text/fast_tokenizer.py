@@ -66,7 +66,7 @@ def records_vocabulary(records: StrPath) -> Vocabulary:
     return vocabulary
 
 
-def vocabulary_from(path: str | os.PathLike) -> Vocabulary:
+def vocabulary_from(path: StrPath) -> Vocabulary:
     """Reads the vocabulary of a tokenizer.json (any name that ends in .json) or a vocab.txt."""
     if Path(path).suffix == Path(RULES_FILE).suffix:
         return rules_vocabulary("\n".join(text_lines(path)), file=path)
@@ -91,7 +91,7 @@ def vocabulary_sha256(vocabulary: Vocabulary) -> str:
     return hashlib.sha256(vocabulary_file(vocabulary)[1].encode()).hexdigest()
 
 
-def rules_vocabulary(rules: str, *, file: str | os.PathLike = RULES_FILE) -> Vocabulary:
+def rules_vocabulary(rules: str, *, file: StrPath = RULES_FILE) -> Vocabulary:
     """Returns the vocabulary of the text of a tokenizer.json, which an error calls `file`.
 
     The rules are converted from the older formats of published models to the current one.

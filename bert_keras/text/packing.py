@@ -66,7 +66,11 @@ def encode_masked(
 ) -> dict[str, np.ndarray]:
     """Encodes texts in which each "[MASK]" is a token that a `BertMaskedLM` predicts.
 
-    The arguments and errors are the same as for `encode`.
+    Args:
+        tokenizer: The tokenizer of the model, such as `model.tokenizer`.
+        texts: The first text of each row.
+        text_pairs: The second text of each row.
+        max_length: Maximum number of tokens of a row, as for `encode`, which has the same errors.
 
     Returns:
         The arrays of `encode`, and `masked_lm_positions`, int32 [B,P], the positions of the mask
@@ -115,10 +119,16 @@ def flatten(texts: Sequence[Sequence[int]]) -> tuple[np.ndarray, np.ndarray]:
 def truncated_lengths(
     length_a: Any, length_b: Any, *, limit: int, shortens_first: bool = False
 ) -> tuple[Any, Any]:
-    """Returns the lengths of texts A and B, integers or arrays, that fit `limit` tokens together.
+    """Returns the lengths of texts A and B that fit `limit` tokens together.
 
-    Tokens are removed one at a time from the longer text, and from B if both are equally long
-    (google-research/bert `truncate_seq_pair`), or from A with `shortens_first` (transformers).
+    Tokens are removed one at a time from the longer text, as in google-research/bert
+    `truncate_seq_pair`.
+
+    Args:
+        length_a: The length of A, an integer or an array.
+        length_b: The length of B, as A's.
+        limit: Maximum number of tokens.
+        shortens_first: Whether A, not B, loses a token if both are equally long (transformers).
     """
     gains = length_a > length_b if shortens_first else 1
     truncated_a = np.minimum(length_a, np.maximum(limit - length_b, (limit + gains) // 2))
@@ -135,8 +145,14 @@ def pack(
 ) -> dict[str, np.ndarray]:
     """Packs the ids of one text, or two, into each row, and truncates texts that do not fit.
 
-    `num_columns` returns T for the length of the longest row and `max_length`. Returns `input_ids`,
-    `input_mask` and `segment_ids`, int32 [B,T]; padding has the mask 0 and the segment id 0.
+    Args:
+        firsts: The ids of the first text of each row.
+        seconds: The ids of the second text of each row.
+        max_length: Maximum number of tokens of a row, special tokens included.
+        num_columns: Returns T for the length of the longest row and `max_length`.
+
+    Returns:
+        `input_ids`, `input_mask` and `segment_ids`, int32 [B,T]. Padding is 0 in the last two.
     """
     num_texts = 1 if seconds is None else 2
     num_specials = vocabulary.num_specials(num_texts)
@@ -161,9 +177,13 @@ def packed_texts(
     length: int,
     vocabulary: Vocabulary,
 ) -> dict[str, np.ndarray]:
-    """Packs N sequences of K texts, each sequence in its own row of `length`; the texts must fit.
+    """Packs N sequences of K texts, each sequence in its own row; returns the arrays of `pack`.
 
-    `tokens`, int [M], are the ids of all texts. Returns the arrays of `pack`, [N,length].
+    Args:
+        tokens: int [M], the ids of all texts.
+        starts_NK: int, the index in `tokens` of the first token of each text.
+        lengths_NK: int, the tokens of each text, which must fit.
+        length: The columns T of the rows.
     """
     num_rows, num_texts = starts_NK.shape
     num_separators = vocabulary.specials.num_separators
@@ -183,7 +203,12 @@ def packed_texts(
 def packed(
     tokens: np.ndarray, spans: TextSpans, *, num_rows: int, length: int, vocabulary: Vocabulary
 ) -> dict[str, np.ndarray]:
-    """Packs the texts of `tokens`, int [M], into rows at their positions; the texts must fit."""
+    """Packs texts into rows at their positions; returns the arrays of `pack`.
+
+    Args:
+        tokens: int [M], the ids of all texts.
+        spans: The positions of the texts, which must fit.
+    """
     specials = vocabulary.specials
     num_separators = specials.num_separators
     runs = _Runs.of(spans, num_rows=num_rows, length=length, num_separators=num_separators)
@@ -213,6 +238,9 @@ def packing_features(
     """Returns the features that separate the sequences of a row, int32 [num_rows,length].
 
     `position_ids` restart at 0 at each [CLS]; `sequence_ids` count from 1; both are 0 for padding.
+
+    Args:
+        num_separators: How many [SEP]s separate two texts of a sequence.
     """
     runs = _Runs.of(spans, num_rows=num_rows, length=length, num_separators=num_separators)
     first_text = np.maximum.accumulate(np.where(runs.is_first, np.arange(len(runs.is_first)), 0))

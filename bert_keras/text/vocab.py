@@ -1,6 +1,5 @@
 """Defines the vocabulary: the tokens of a model, their ids, and its five special tokens."""
 
-import os
 import re
 import string
 from collections.abc import Mapping
@@ -9,7 +8,7 @@ from functools import cached_property
 from itertools import count, islice
 
 from bert_keras.errors import InputError, quoted
-from bert_keras.files import text_lines, write_text
+from bert_keras.files import StrPath, text_lines, write_text
 
 SPECIAL_TOKENS = ("[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]")
 WORD_MARK = "▁"  # the space in a token of SentencePiece
@@ -89,11 +88,11 @@ class Vocabulary:
             object.__setattr__(self, f"{name}_id", self.ids[token])
 
     @classmethod
-    def from_file(cls, path: str | os.PathLike) -> "Vocabulary":
+    def from_file(cls, path: StrPath) -> "Vocabulary":
         """Reads a `vocab.txt` in UTF-8; the id of a token is its line number, counted from 0."""
         return cls(tuple(text_lines(path)))
 
-    def save(self, path: str | os.PathLike) -> None:
+    def save(self, path: StrPath) -> None:
         """Writes a `vocab.txt` that `from_file` reads."""
         write_text(path, self.lines)
 

@@ -33,8 +33,12 @@ class Evaluations(keras.callbacks.Callback):
 
     Writes evaluations.json, which has one object with `step` and scores for each epoch, and
     best.npz with the weights by name. Adds the scores to the logs as `val_loss` and
-    `val_score/NAME`. `evaluate` returns the scores of the current weights, and `loss` if there is
-    one. The training ends after `patience` epochs without a better score; 0 for never.
+    `val_score/NAME`.
+
+    Args:
+        evaluate: Returns the scores of the current weights, and `loss` if there is one.
+        metric: The name of the score to maximise.
+        patience: The training ends after so many epochs without a better score; 0 for never.
     """
 
     def __init__(self, evaluate: Evaluate, *, metric: str, folder: Path, patience: int = 0):

@@ -25,9 +25,14 @@ def fit_resumable(
     """Trains with `model.fit` from the newest saved state, and returns its step.
 
     Without a saved state the training starts at the step of the optimizer, which is greater than 0
-    if the state of another run was loaded into it. `make_batches` creates the same endless batches
-    on each call, `held_out` is scored whenever the state is saved, and the callbacks of `board` add
-    values to the logs of an epoch.
+    if the state of another run was loaded into it.
+
+    Args:
+        make_batches: Creates the same endless batches on each call.
+        settings: The steps, the folder and how often to save.
+        held_out: Batches that are scored whenever the state is saved.
+        evaluations: Scores the model after every epoch, and may end the training.
+        board: Callbacks that add values to the logs of an epoch.
     """
     if keras.config.backend() != "tensorflow" and num_devices() > 1:
         losses = keras.tree.flatten(model.loss)
@@ -92,23 +97,19 @@ def for_devices(batches: Batches):
         return batches.for_fit()
 
     def padded_batches(first: int):
-        return (_pad_batch(batch, multiple=devices) for batch in batches.skip(first))
+        for inputs, targets, *weights in batches.skip(first):
+            num_rows = len(keras.tree.flatten(inputs)[0])
+            rows = np.arange(num_rows + -num_rows % devices) % num_rows
+            if not weights:  # leaves the mean loss unchanged
+                weight = np.full(num_rows, len(rows) / num_rows, "float32")
+                weights = [keras.tree.map_structure(lambda _, w=weight: w, targets)]
+            batch = (inputs, targets, *weights)
+            padded = keras.tree.map_structure(lambda x, rows=rows: x[rows], batch)
+            for weight in keras.tree.flatten(padded[2]):
+                weight[num_rows:] = 0
+            yield padded
 
     return Batches(padded_batches, spec=None, num_batches=batches.num_batches).for_fit()
-
-
-def _pad_batch(batch: tuple, *, multiple: int) -> tuple:
-    """Adds copies of the first rows, with weights that leave the mean loss unchanged."""
-    inputs, targets, *weights = batch
-    num_rows = len(keras.tree.flatten(inputs)[0])
-    rows = np.arange(num_rows + -num_rows % multiple)
-    if not weights:
-        weight = np.full(num_rows, len(rows) / num_rows, "float32")
-        weights = [keras.tree.map_structure(lambda _: weight, targets)]
-    padded = keras.tree.map_structure(lambda x: x[rows % num_rows], (inputs, targets, *weights))
-    for weight in keras.tree.flatten(padded[2]):
-        weight[num_rows:] = 0
-    return padded
 
 
 class StopAfter(keras.callbacks.Callback):

@@ -211,7 +211,14 @@ class BertAdamW(keras.optimizers.Optimizer):
 
     def _store_norms(self, grads, variables):
         """Returns the global norm; stores it and the norm of each gradient in variables."""
-        squares = _sums_of_squares([ops.cast(grad, "float32") for grad in grads])
+        grads = [ops.cast(grad, "float32") for grad in grads]
+        if keras.config.backend() == "tensorflow":
+            import tensorflow as tf
+
+            # Reads each gradient once, in less than half of the time.
+            squares = 2 * tf.stack([tf.nn.l2_loss(grad) for grad in grads])
+        else:
+            squares = ops.stack([ops.sum(ops.square(grad)) for grad in grads])
         # The order of a sum of many tensors depends on which inputs other operations still read.
         norm = ops.sqrt(ops.sum(squares))
         indices = np.array([[self._get_variable_index(variable)] for variable in variables])
@@ -249,22 +256,13 @@ def _to_dense(gradient):
     return tf.convert_to_tensor(gradient)
 
 
-# For the next two functions, TensorFlow has operations that read each gradient once, in less than
-# half of the time.
-def _sums_of_squares(gradients):
-    if keras.config.backend() != "tensorflow":
-        return ops.stack([ops.sum(ops.square(gradient)) for gradient in gradients])
-    import tensorflow as tf
-
-    return 2 * tf.stack([tf.nn.l2_loss(gradient) for gradient in gradients])
-
-
 def _scale(gradient, scale):
     """Returns gradient * scale, and 0 for a scale of 0 even if the gradient is not finite."""
     if keras.config.backend() != "tensorflow":
         return ops.where(scale == 0, 0, gradient * scale)
     import tensorflow as tf
 
+    # Reads each gradient once, in less than half of the time.
     return tf.math.multiply_no_nan(gradient, scale)
 
 
@@ -321,19 +319,17 @@ class Muon(BertAdamW):
         others, rate = groups.pop(None, []), gain * self.learning_rate
         super()._update([grad for grad, _ in others], [each for _, each in others], gain)
         for shape, pairs in groups.items():
-            averages = ops.stack([_in_shape(self._average(g, v, gain), shape) for g, v in pairs])
-            steps = ops.unstack(0.2 * shape[1] ** 0.5 * orthogonal(averages))
+            averages = []
+            for grad, variable in pairs:
+                momentum, grad = self._state_of(variable)[0], ops.cast(grad, variable.dtype)
+                m = momentum + ops.cast(gain, variable.dtype) * 0.05 * (grad - momentum)
+                momentum.assign(m)
+                averages.append(_in_shape(0.05 * grad + 0.95 * m, shape))
+            steps = ops.unstack(0.2 * shape[1] ** 0.5 * orthogonal(ops.stack(averages)))
             for (_, variable), step in zip(pairs, steps, strict=True):
                 decay = self._state_of(variable)[-1]
                 step = _in_shape(step, variable.shape) + decay * variable
                 variable.assign(variable - self._layer_rate(rate, variable) * step)
-
-    def _average(self, grad, variable, gain):
-        """Updates the momentum m of a matrix; returns u."""
-        momentum, grad = self._state_of(variable)[0], ops.cast(grad, variable.dtype)
-        m = momentum + ops.cast(gain, variable.dtype) * 0.05 * (grad - momentum)
-        momentum.assign(m)
-        return 0.05 * grad + 0.95 * m
 
 
 def orthogonal(matrices: Tensor):

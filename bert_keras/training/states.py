@@ -45,7 +45,11 @@ class TrainingCheckpoints(keras.callbacks.Callback):
     A state is a file step-N.npz with arrays by name, for any backend: the weights, the optimizer
     with its step, the random state of dropout, and the lowest loss of an epoch. The order of the
     data follows from the seed, so a resumed run skips as many batches as the optimizer has steps.
-    The newest `keep` states stay.
+
+    Args:
+        model: The compiled model, whose optimizer must be built.
+        epochs_per_save: Keras epochs between two states.
+        keep: How many of the newest states stay.
     """
 
     def __init__(self, model: keras.Model, folder: Path, *, epochs_per_save: int, keep: int):

@@ -14,6 +14,7 @@ import keras
 from keras import ops
 
 from bert_keras.errors import InputError
+from bert_keras.files import StrPath
 
 Curve = list[tuple[int, float]]  # (step, value) in the order of steps
 
@@ -21,7 +22,7 @@ Curve = list[tuple[int, float]]  # (step, value) in the order of steps
 class EventFile:
     """A new event file of TensorBoard in a folder, which is created if it is missing."""
 
-    def __init__(self, folder: str | os.PathLike):
+    def __init__(self, folder: StrPath):
         from tensorboard.compat.proto.event_pb2 import Event
         from tensorboard.summary.writer.record_writer import RecordWriter
 
@@ -61,16 +62,13 @@ class NormsByLayer(keras.callbacks.Callback):
         for kind, norms in all_norms.items():
             squares: dict[str, float] = defaultdict(float)
             for weight, norm in zip(weights, ops.convert_to_numpy(norms), strict=True):
-                squares[_layer_name(weight.path)] += float(norm) ** 2
+                layer = re.search(r"(?:^|/)encoder/([^/]+)", weight.path)
+                name = re.sub(r"^layer_(\d)$", r"layer_0\1", layer[1]) if layer else "heads"
+                squares[name] += float(norm) ** 2
             logs |= {f"{kind}_norm/{name}": math.sqrt(each) for name, each in squares.items()}
 
 
-def _layer_name(path: str) -> str:
-    part = re.search(r"(?:^|/)encoder/([^/]+)", path)
-    return re.sub(r"^layer_(\d)$", r"layer_0\1", part[1]) if part else "heads"
-
-
-def write_hyperparameters(logs: str | os.PathLike, hyperparameters: Mapping[str, object]) -> None:
+def write_hyperparameters(logs: StrPath, hyperparameters: Mapping[str, object]) -> None:
     """Writes the hyperparameters of a run that has ended for TensorBoard's HParams plugin.
 
     Its metrics are the last points of the curves in the same folder, held_out or else train.
@@ -85,7 +83,7 @@ def write_hyperparameters(logs: str | os.PathLike, hyperparameters: Mapping[str,
     file.close()
 
 
-def read_curves(logs: str | os.PathLike) -> dict[str, dict[str, Curve]]:
+def read_curves(logs: StrPath) -> dict[str, dict[str, Curve]]:
     """Reads the scalars of all event files in a folder and its subfolders.
 
     An interrupted run logs the steps after its last saved state twice; the newer value is kept.

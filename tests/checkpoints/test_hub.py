@@ -122,5 +122,5 @@ def test_a_path_is_never_asked_for():
     assert not any(map(is_name, ("/a", "./a", "../a", "a/b/c", "~/a", "a/", "gs://a", Path("a"))))
     with pytest.raises(InputError, match=r"docs2 .*docs"):
         open_checkpoint(Path(__file__).parents[2] / "docs2")
-    with pytest.raises(InputError, match="v1"):
+    with pytest.raises(InputError):
         open_checkpoint(FIXTURES / "encoder", revision="v1")

@@ -184,11 +184,14 @@ def test_labels_and_problem_type(copy, tmp_path):
     assert_round_trip(read, tmp_path, format="huggingface")
     change_json(folder / "config.json", id2label=None, num_labels=3)
     assert open_checkpoint(folder).metadata.labels == ("LABEL_0", "LABEL_1", "LABEL_2")
-    changes = [{"id2label": {"0": "a", "1": "b", "3": "c"}}, {"id2label": {"0": "a", "1": "b"}}]
-    for values in (*changes, {"architectures": None}):
-        change_json(folder / "config.json", **values)
+    names = {"0": "a", "1": "b"}
+    for labels in (names, {**names, "3": "c"}):
+        change_json(folder / "config.json", id2label=labels)
         with pytest.raises(InputError):
             open_checkpoint(folder)
+    change_json(folder / "config.json", id2label=shuffled, architectures=None)
+    with pytest.raises(InputError):  # three kinds of heads have these weights
+        open_checkpoint(folder)
 
 
 def test_activations(copy, tmp_path):
@@ -258,48 +261,52 @@ def test_values_of_published_files(values, expected):
 
 
 @pytest.mark.parametrize(
-    ("values", "named"),
+    "values",
     [
-        ({"model_type": "xlnet"}, "xlnet"),
-        ({"model_type": "roberta"}, "pad_token_id"),
-        ({"architectures": ["BertForDialogue"]}, "BertForDialogue"),
-        ({"auto_map": {"AutoModel": "their.Code"}}, "ignore=.'auto_map'"),
-        ({"hidden_act": "mish"}, "mish"),
-        ({"position_embedding_type": "relative_key"}, "relative_key"),
-        ({"is_decoder": True}, "is_decoder"),
-        ({"num_attention_heads": 3}, "hidden_size"),
-        ({"hidden_size": "8"}, "hidden_size"),
-        (ELECTRA | {"summary_type": "mean"}, "summary_type"),
-        (MODERNBERT | {"classifier_activation": "silu"}, "classifier_activation"),
-        (MODERNBERT | {"classifier_pooling": "max"}, "max"),
-        (MODERNBERT | {"rope_scaling": {"type": "linear", "factor": 2.0}}, "linear"),
-        (MODERNBERT | {"layer_types": [*TYPES[::-1], *TYPES]}, "layer_types"),
+        *({"hidden_act": "mish"}, {"position_embedding_type": "relative_key"}),
+        *({"is_decoder": True}, {"num_attention_heads": 5}, {"hidden_size": "8"}),
+        {"model_type": "roberta", "pad_token_id": 0},
+        ELECTRA | {"summary_type": "mean"},
+        MODERNBERT | {"classifier_activation": "silu"},
+        MODERNBERT | {"classifier_pooling": "max"},
+        MODERNBERT | {"rope_scaling": {"type": "linear", "factor": 2.0}},
+        MODERNBERT | {"layer_types": [*TYPES[2:], *TYPES * 5]},
     ],
 )
-def test_values_that_would_change_the_computation_are_refused(copy, values, named):
+def test_values_that_would_change_the_computation_are_refused(values):
+    with pytest.raises(InputError):
+        read_config(values, FAMILIES[values.get("model_type", "bert")])
+
+
+@pytest.mark.parametrize(
+    "values",
+    [
+        *({"model_type": "xlnet"}, {"architectures": ["BertForDialogue"]}),
+        {"auto_map": {"AutoModel": "their.Code"}},
+    ],
+)
+def test_other_models_are_refused(copy, values):
     folder = copy("encoder")
     change_json(folder / "config.json", **values)
-    with pytest.raises(InputError, match=named):
+    with pytest.raises(InputError):
         open_checkpoint(folder)
 
 
 @pytest.mark.parametrize(
-    ("name", "added", "removed", "named"),
+    ("name", "weight", "array"),
     [
-        ("encoder", {}, "pooler.dense.bias", "encoder/pooler/bias"),
-        ("encoder", {"head.weight": np.ones(3, "f")}, "", "head.weight"),
-        ("encoder", {"pooler.dense.bias": np.ones(9, "f")}, "", r"\(9,\).* \(8,\)"),
-        ("encoder", {"pooler.dense.bias": np.ones(8, np.int8)}, "", "I8"),
-        ("masked_lm", {"cls.predictions.decoder.weight": np.ones((16, 8), "f")}, "",
-         "ignore=.'cls.predictions.decoder.weight'"),
-        ("classification", {}, "bert.pooler.dense.weight", "pooler/kernel"),
+        ("encoder", "pooler.dense.bias", None),
+        ("encoder", "head.weight", np.ones(3, "f")),
+        ("encoder", "pooler.dense.bias", np.ones(9, "f")),
+        ("encoder", "pooler.dense.bias", np.ones(8, np.int8)),
+        ("masked_lm", "cls.predictions.decoder.weight", np.ones((16, 8), "f")),
+        ("classification", "bert.pooler.dense.weight", None),
     ],
-)  # fmt: skip
-def test_weights_that_are_not_of_the_model_are_refused(copy, name, added, removed, named):
+)
+def test_weights_that_are_not_of_the_model_are_refused(copy, name, weight, array):
     folder = copy(name)
-    arrays = {**tensors(folder), **added}
-    arrays.pop(removed, None)
-    with pytest.raises(InputError, match=named):
+    arrays = {n: a for n, a in {**tensors(folder), weight: array}.items() if a is not None}
+    with pytest.raises(InputError):
         load_model(store(folder, arrays))
 
 
@@ -307,10 +314,10 @@ def test_damaged_folders_are_refused(copy):
     folder = copy("encoder")
     weights = folder / "model.safetensors"
     weights.write_text("version https://git-lfs.github.com")
-    with pytest.raises(InputError, match="git lfs"):
+    with pytest.raises(InputError):
         open_checkpoint(folder)
     weights.unlink()
-    with pytest.raises(InputError, match=r"model\.safetensors"):
+    with pytest.raises(InputError):
         open_checkpoint(folder)
 
 
@@ -326,8 +333,9 @@ def test_damaged_folders_are_refused(copy):
     ],
 )
 def test_models_that_transformers_does_not_have_are_refused(tmp_path, kind, model, config):
-    with pytest.raises(InputError, match="huggingface cannot store"):
-        write_checkpoint(small(kind, model, config=config), tmp_path / "x", format="huggingface")
+    original = small(kind, model, config=config)
+    with pytest.raises(InputError):
+        write_checkpoint(original, tmp_path / "x", format="huggingface")
     assert not any(tmp_path.iterdir())
 
 
@@ -388,6 +396,6 @@ def test_pytorch_files_with_code_are_refused_and_never_run(copy, monkeypatch, tm
             (folder / "pytorch_model.bin").write_bytes(contents)
         else:
             torch.save(contents, folder / "pytorch_model.bin")
-        with pytest.raises(InputError, match=r"pytorch_model.bin"):
+        with pytest.raises(InputError):
             open_checkpoint(folder)
     assert not Path("ran").exists()

@@ -118,7 +118,7 @@ def test_keras_hub_reads_the_encoder_of_a_folder_of_hugging_face(tokenizers, fam
     backbone = getattr(keras_hub.models, f"{HUB_FAMILIES[family].class_prefix}Backbone")
     theirs, inputs = backbone.from_preset(str(tmp_path / "ours")), batch(ours.config.vocab_size)
     assert_close(outputs(theirs, inputs), outputs(ours.encoder, inputs))
-    with pytest.raises(InputError, match="huggingface"):
+    with pytest.raises(InputError):
         ours.save_pretrained(tmp_path / "new", format="keras-hub")
 
 
@@ -150,15 +150,15 @@ def test_a_preset_states_dtype_length_and_vocabulary(folder):
 
 @pytest.mark.slow
 def test_models_without_counterpart():
-    with pytest.raises(InputError, match="counterpart"):
-        from_keras_hub(keras.Sequential())
-    sizes = SIZES | {"vocabulary_size": 9, "embedding_dim": 4, "num_groups": 2}
-    with pytest.raises(InputError, match="group_1_inner_layer_0"):
-        from_keras_hub(keras_hub.models.AlbertBackbone(**sizes))
+    sizes = SIZES | {"vocabulary_size": 9, "embedding_dim": 4}
+    from_keras_hub(keras_hub.models.AlbertBackbone(**sizes))
+    groups = keras_hub.models.AlbertBackbone(**sizes, num_groups=2)
     quantized = keras_hub.models.BertBackbone(vocabulary_size=9, **SIZES)
+    from_keras_hub(quantized)
     quantized.quantize("int8")
-    with pytest.raises(InputError, match="quantization"):
-        from_keras_hub(quantized)
+    for model in (keras.Sequential(), groups, quantized):
+        with pytest.raises(InputError):
+            from_keras_hub(model)
 
 
 @pytest.mark.parametrize(
@@ -178,5 +178,5 @@ def test_other_contents_are_refused(folder, name, changes):
         change_json(folder / name, **changes)
     if name == "tokenizer.json":
         change(folder / name, suffix_indicator="@@")
-    with pytest.raises(InputError, match=str(folder)):
+    with pytest.raises(InputError):
         open_checkpoint(folder)

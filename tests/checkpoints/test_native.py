@@ -53,7 +53,7 @@ def test_a_folder_is_only_overwritten_if_it_contains_nothing_but_a_model(tmp_pat
         model.save_pretrained(tmp_path / "a", overwrite=True)
     assert read_metadata(tmp_path / "a").labels == ("c", "d")
     (tmp_path / "a" / name).mkdir()
-    with pytest.raises(InputError, match=name):
+    with pytest.raises(InputError):
         models[0].save_pretrained(tmp_path / "a", overwrite=True)
     (tmp_path / "a" / name).rmdir()
     with pytest.raises(InputError):

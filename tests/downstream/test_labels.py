@@ -8,12 +8,12 @@ from bert_keras.downstream.classification import SCORES
 from bert_keras.errors import InputError
 from bert_keras.kinds.classifier import LABEL_KINDS
 
-ONE, MANY, NUMBER = (LABEL_KINDS[name] for name in ("one", "many", "number"))
+ONE, NUMBER = LABEL_KINDS["one"], LABEL_KINDS["number"]
 
 
 @pytest.mark.parametrize("text", ["nan", "three", "9" * 5_000, ""])
 def test_numbers_are_finite(text):
-    with pytest.raises(InputError, match=r"f, line 2"):
+    with pytest.raises(InputError):
         NUMBER.read(text, location="f, line 2")
 
 

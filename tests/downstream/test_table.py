@@ -41,21 +41,21 @@ def test_values_of_each_format(tmp_path, name, text, expected):
 
 
 @pytest.mark.parametrize(
-    ("name", "text", "datum"),
+    ("name", "text", "place"),
     [
-        ("a.tsv", "t\tl\n", "a.tsv"),  # without a row
-        ("a.tsv", "t\tl\na\tb\nc\n", "a.tsv, line 3 has 1 column"),
-        ("a.csv", "t,l\na, b,c\n", "line 2 has 3 columns"),
-        ("a.tsv", "x\tl\na\tb\n", "a.tsv has no column 't', only 'x', 'l'"),
-        ("a.csv", "t l\na b\n", "'t l'"),
-        ("a.csv", b"PK\x03\x04\x14\0\x06\xe9\n", "a.csv"),
-        ("a.csv", "t,l\n\uc88b\ub2e4,1\n".encode("cp949"), "a.csv, line 2 .* CP949"),
-        ("a.jsonl", '\n{"t": {"x": 1}}\n', "line 2 has no column 't', only 't.x'"),
-        ("a.json", '{"t": "a"}', "a.json, item 1"),
+        ("a.tsv", "t\tl\n", ""),  # without a row
+        ("a.tsv", "t\tl\na\tb\nc\n", ", line 3 "),
+        ("a.csv", "t,l\na, b,c\n", ", line 2 "),
+        ("a.tsv", "x\tl\na\tb\n", ""),
+        ("a.csv", "t l\na b\n", ""),
+        ("a.csv", b"PK\x03\x04\x14\0\x06\xe9\n", ""),
+        ("a.csv", "t,l\n\uc88b\ub2e4,1\n".encode("cp949"), ", line 2 "),
+        ("a.jsonl", '\n{"t": {"x": 1}}\n', ", line 2 "),
+        ("a.json", '{"t": "a"}', ", item 1"),
     ],
 )
-def test_errors_name_the_file_and_line(tmp_path, name, text, datum):
-    with pytest.raises(InputError, match=datum):
+def test_errors_name_the_file_and_line(tmp_path, name, text, place):
+    with pytest.raises(InputError, match=f"{name}{place}"):
         read_table(tmp_path / name, text, "t")
 
 

@@ -96,5 +96,5 @@ def test_each_arm_of_table6_has_its_size(scale):
     sizes = [SCALES[scale].pretraining(arm)[-1].recipe.size for arm in TABLE6.arms]
     assert len(set(sizes)) == 6
     assert (sizes == [arm.name for arm in TABLE6.arms]) == (scale == "paper")
-    with pytest.raises(InputError, match="table6"):
+    with pytest.raises(InputError):
         SCALES["small"].experiment(TABLE6)

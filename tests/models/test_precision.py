@@ -82,5 +82,5 @@ def test_one_training_step_and_one_token_with_bfloat16_weights(recwarn):
     assert {weight.dtype for weight in model.weights[:-2]} == {"bfloat16"}
     assert not [each for each in recwarn if "softmax" in str(each.message)]
     model.compile(optimizer=BertAdamW(), loss=loss)
-    with pytest.raises(InputError, match="weights are bfloat16"):
+    with pytest.raises(InputError):
         model.fit(*data, verbose=0)

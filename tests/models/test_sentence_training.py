@@ -90,5 +90,5 @@ def test_a_data_set_of_columns_gives_the_same_embeddings_and_loss():
 
 
 def test_unfit_data_is_refused():
-    with pytest.raises(InputError, match=r"\[32, 3\] texts"):
+    with pytest.raises(InputError):
         model_of(RANKING()).predict((QUERIES, POSITIVES[:3]))

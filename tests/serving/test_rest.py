@@ -106,7 +106,7 @@ def test_calls():
         ("POST /v1/embeddings?api-version=1", "", None, "embeddings"),
     ):
         assert read_call(*line.split()) == Call(*call)
-    with pytest.raises(Refusal, match=r"^Malformed request: "):
+    with pytest.raises(Refusal):
         read_call("GET", f"/v1/models/m/versions/{2**63}")
 
 
@@ -155,29 +155,24 @@ def test_arrays_of_each_dtype():
     assert tensors("two", inputs={"ids": [[-7]], "text": ["é", {"b64": "SGk"}]}) == expected
 
 
+NO_TEXTS = {"b64": "a"}, {"b64": 1}, {"b": 1}, "\ud800"
+
+
 @pytest.mark.parametrize(
-    ("document", "message"),
+    "document",
     [
-        ({"instances": [1.0], "inputs": 1}, "only one of 'inputs' or 'instances'"),
-        ({"signature_name": 3, "inputs": 1}, ": 3 not found"),
-        ({"inputs": [None]}, "null Type: Null is not of expected type: float"),
-        ({"instances": [{"x": 1}, 2]}, "Expecting object but got list at item 1"),
-        ({"instances": [2, {"x": 1}]}, "element: 1 .* Type: Object"),
-        ({"instances": [[1, 2], [[1, 2]]]}, "element: 1 .*Expecting shape"),
-        ({"inputs": [[1], [1, 2]]}, "Type: Array"),
-        ({"inputs": [10**400]}, "not of expected type: float"),
-        ({"signature_name": "two", "inputs": {"ids": 2**31, "text": "a"}}, "2147483648 Type"),
-        ({"signature_name": "two", "inputs": {"ids": [1, True], "text": "a"}}, "Type: True"),
-        ({"signature_name": "two", "inputs": {"ids": 1, "text": {"b64": "a"}}}, "base64"),
-        ({"signature_name": "two", "inputs": {"ids": 1, "text": {"b64": 1}}}, "base64"),
-        ({"signature_name": "two", "inputs": {"ids": 1, "text": {"b": 1}}}, "base64"),
-        ({"signature_name": "two", "inputs": {"ids": 1, "text": "\ud800"}}, "surrogate"),
-        ({"signature_name": "half", "inputs": 1}, "to type: half"),
-        ({"inputs": eval("[" * 80 + "1" + "]" * 80)}, "one shape"),  # NumPy's iterator has 32
+        *({"instances": [1.0], "inputs": 1}, {"inputs": [None]}, {"inputs": [10**400]}),
+        *({"instances": [{"x": 1}, 2]}, {"instances": [2, {"x": 1}]}),
+        *({"instances": [[1, 2], [[1, 2]]]}, {"inputs": [[1], [1, 2]]}),
+        {"inputs": eval("[" * 80 + "1" + "]" * 80)},  # NumPy's iterator has 32
+        *({"signature_name": 3, "inputs": 1}, {"signature_name": "half", "inputs": 1}),
+        {"signature_name": "two", "inputs": {"ids": 2**31, "text": "a"}},
+        {"signature_name": "two", "inputs": {"ids": [1, True], "text": "a"}},
+        *({"signature_name": "two", "inputs": {"ids": 1, "text": each}} for each in NO_TEXTS),
     ],
 )
-def test_values_of_a_wrong_type_or_shape_are_refused(document, message):
-    with pytest.raises(Refusal, match=message):
+def test_values_of_a_wrong_type_or_shape_are_refused(document):
+    with pytest.raises(Refusal):
         tensors(**document)
 
 
@@ -185,7 +180,7 @@ def test_documents():
     body = b'\xef\xbb\xbf {"a": [1, -3e2, true, null, Infinity, "\\ud83d\\ude00"]} x'
     assert read_document(body) == {"a": [1, -300.0, True, None, math.inf, "\U0001f600"]}
     for value, number in (b"{}", 210_000), (b"0", 1_050_000):
-        with pytest.raises(Refusal, match="more than 1048576 values") as refusal:
+        with pytest.raises(Refusal) as refusal:
             read_document(b'{"instances": [' + number * (value + b",") + value + b"]}")
         assert refusal.value.status == 413
 
@@ -201,7 +196,7 @@ def test_documents():
 )
 def test_parse_errors_are_reported_fast(body):
     start = time.perf_counter()
-    with pytest.raises(Refusal, match=r"^JSON Parse error: .") as refusal:
+    with pytest.raises(Refusal) as refusal:
         read_document(body)
     assert refusal.value.status == 400
     assert time.perf_counter() - start < 3

@@ -26,7 +26,7 @@ def test_it_stops_cleanly_and_frees_the_port(models):
     threads = threading.active_count()
     with running_server(models / "half_plus_two") as url:
         port = urlsplit(url).port
-        with pytest.raises(InputError, match=str(port)):
+        with pytest.raises(InputError):
             serve(models / "half_plus_two", port=port)
     assert threading.active_count() <= threads + 1  # a worker of the thread pool may still idle
     with running_server(models / "half_plus_two", port=port) as url:

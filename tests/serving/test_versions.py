@@ -65,14 +65,14 @@ def test_the_latest_version_replaces_the_old_one_and_back(folder):
     versions.check_folder()
     assert seen(versions) == ("two", {2: "AVAILABLE", 1: "END"})
     assert old.closed
-    with pytest.raises(Refusal, match=r"^Servable not found for request: Specific\(demo, 1\)$"):
+    with pytest.raises(Refusal):
         versions.serving(Call("demo", 1)).__enter__()
     shutil.rmtree(folder / "2")
     look_twice(versions)
     assert seen(versions) == ("one", {2: "END", 1: "AVAILABLE"})
     shutil.rmtree(folder / "1")
     look_twice(versions)
-    with pytest.raises(Refusal, match=r"Servable not found for request: Latest\(demo\)") as refusal:
+    with pytest.raises(Refusal) as refusal:
         seen(versions)
     assert refusal.value.status == 404
 

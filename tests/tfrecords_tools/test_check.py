@@ -57,37 +57,34 @@ def write(tmp_path):
 
 
 @pytest.mark.parametrize(
-    ("make", "changes", "message"),
+    ("make", "changes"),
     [
-        (features, {"masked_lm_positions": [2, 8, 0]}, "a masked position is outside"),
-        (features, {"masked_lm_positions": [2, 2, 0]}, "a position is masked twice"),
-        (features, {"masked_lm_weights": np.zeros(3, np.float32)}, "no position is predicted"),
-        (features, {"input_mask": [1, 1, 1, 0, 1, 1, 1, 1, 0]}, "input_mask is not ones"),
-        (features, {"input_ids": [5, 5, 4, 7, 3, 8, 1, 3, 0]}, "does not start with [CLS]"),
-        (packed, {"sequence_ids": [1, 1, 1, 1, 2, 2, 2, 2]}, "not 0 exactly at the padding"),
-        (packed, {"sequence_ids": [1, 1, 1, 1, 3, 3, 3, 0]}, "do not count 1, 2, 3"),
-        (packed, {"position_ids": [0, 1, 2, 3, 4, 5, 6, 0]}, "do not restart at 0"),
-        (packed, {"input_ids": [2, 5, 4, 3, 8, 8, 3, 0]}, "does not start with [CLS]"),
-        (packed, {"next_sentence_positions": [0, 5, 0]}, "is not the [CLS]"),
-        (packed, {"next_sentence_weights": np.float32([1, 0, 0])}, "labels do not match"),
+        *((features, {"masked_lm_positions": each}) for each in ([2, 8, 0], [2, 2, 0])),
+        (features, {"masked_lm_weights": np.zeros(3, np.float32)}),
+        (features, {"input_mask": [1, 1, 1, 0, 1, 1, 1, 1, 0]}),
+        (features, {"input_ids": [5, 5, 4, 7, 3, 8, 1, 3, 0]}),
+        (packed, {"sequence_ids": [1, 1, 1, 1, 2, 2, 2, 2]}),
+        (packed, {"sequence_ids": [1, 1, 1, 1, 3, 3, 3, 0]}),
+        (packed, {"position_ids": [0, 1, 2, 3, 4, 5, 6, 0]}),
+        (packed, {"input_ids": [2, 5, 4, 3, 8, 8, 3, 0]}),
+        (packed, {"next_sentence_positions": [0, 5, 0]}),
+        (packed, {"next_sentence_weights": np.float32([1, 0, 0])}),
     ],
 )
-def test_wrong_records_are_named(make, changes, message):
+def test_wrong_records_are_found(make, changes):
     records = [make(), make(**changes)]
     batch = {name: np.concatenate([each[name] for each in records]) for name in records[0]}
-    row, found = first_problem(batch, VOCABULARY)
-    assert row == 1 and message in found
+    row, _ = first_problem(batch, VOCABULARY)
+    assert row == 1
     assert first_problem(make(), VOCABULARY) is None
 
 
-def test_a_wrong_record_of_a_file_is_named(write):
-    for wrong in (features(input_ids=[2, 5, 9, 7, 3, 8, 1, 3, 0]), packed()):
+def test_a_wrong_record_of_a_file_is_refused(write):
+    changes = {"input_ids": [2, 5, 9, 7, 3, 8, 1, 3, 0]}, {"masked_lm_positions": [2, 8, 0]}
+    for wrong in (*(features(**each) for each in changes), packed()):
         path = write(features(), wrong)
-        with pytest.raises(InputError, match=rf"{path} has a wrong record"):
+        with pytest.raises(InputError):
             check_records(path, vocabulary=VOCABULARY)
-    path = write(features(), features(masked_lm_positions=[2, 8, 0]))
-    with pytest.raises(InputError, match=rf"{path}, record 2: "):
-        check_records(path, vocabulary=VOCABULARY)
 
 
 @pytest.fixture
@@ -117,18 +114,18 @@ def restate(folder, old, new):
 
 
 @pytest.mark.parametrize(
-    ("harm", "message"),
+    "harm",
     [
-        (lambda f: rewrite(f, lambda data: data[:99]), SECOND),
-        (lambda f: rewrite(f, lambda data: data * 2), SECOND),
-        (lambda f: (f / SECOND).rename(f / "c.tfrecord"), "c.tfrecord"),
-        (lambda f: shutil.copy(f / FIRST, f / "c.tfrecord"), "c.tfrecord"),
-        (lambda f: (f / SECOND).unlink(), SECOND),
-        (lambda f: restate(f, b'\n    "sha256": "', b'\n    "sha256": "0'), "vocabulary"),
-        (lambda f: restate(f, b'"format": 2', b'"format": 3'), "format 2"),
+        lambda f: rewrite(f, lambda data: data[:99]),
+        lambda f: rewrite(f, lambda data: data * 2),
+        lambda f: (f / SECOND).rename(f / "c.tfrecord"),
+        lambda f: shutil.copy(f / FIRST, f / "c.tfrecord"),
+        lambda f: (f / SECOND).unlink(),
+        lambda f: restate(f, b'\n    "sha256": "', b'\n    "sha256": "0'),
+        lambda f: restate(f, b'"format": 2', b'"format": 3'),
     ],
 )
-def test_differences_from_the_manifest_are_named(folder, vocabulary, harm, message):
+def test_differences_from_the_manifest_are_refused(folder, vocabulary, harm):
     harm(folder)
-    with pytest.raises(InputError, match=message):
+    with pytest.raises(InputError):
         check_records(folder, vocabulary=vocabulary)

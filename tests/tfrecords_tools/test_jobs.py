@@ -58,7 +58,7 @@ def test_only_jobs_without_a_valid_receipt_run(tmp_path, number):
 def test_an_error_or_a_killed_worker_ends_the_run(tmp_path, number, trouble):
     jobs = [Write(tmp_path / "a"), Write(tmp_path / "b", trouble=trouble)]
     errors = (InputError, ChildProcessError)
-    with pytest.raises(errors, match=r"b is wrong|--workers 1"), Workers(number) as workers:
+    with pytest.raises(errors), Workers(number) as workers:
         workers.run(jobs, stage="write", unit="file")
     assert not (tmp_path / "b").exists()
 

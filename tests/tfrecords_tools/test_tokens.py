@@ -57,7 +57,7 @@ def plugins(tmp_path, monkeypatch):
 def test_functions_are_imported_by_name(plugins):
     assert import_function("own_plugin:words")("a b") == ["a", "b"]
     for name in ("own_plugin", ":words", "own_missing:words", "own_broken:words", "own_plugin:no"):
-        with pytest.raises(InputError, match=f"{name}.*cannot be imported"):
+        with pytest.raises(InputError):
             import_function(name)
 
 

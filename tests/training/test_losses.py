@@ -94,5 +94,5 @@ def test_a_weight_for_each_row_may_have_an_axis_of_size_1_and_does_not_multiply_
     loss = global_loss(keras.losses.SparseCategoricalCrossentropy(from_logits=True))
     labels, logits = np.zeros((3, 3), "int32"), np.zeros((3, 3, 5), "float32")
     assert float(loss(labels, logits, np.ones((3, 1)))) == pytest.approx(np.log(5))
-    with pytest.raises(InputError, match=r"\(3,\)"):
+    with pytest.raises(InputError):
         loss(labels, logits, np.ones(3))

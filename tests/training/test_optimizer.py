@@ -163,7 +163,7 @@ def test_each_layer_has_its_learning_rate():
 def test_other_weights_than_those_of_build_are_refused():
     optimizer, weights = BertAdamW(0.1), variables()
     optimizer.build(weights[:2])
-    with pytest.raises(InputError, match="gamma, output_bias, token"):
+    with pytest.raises(InputError):
         optimizer.apply([keras.ops.ones(weight.shape) for weight in weights], weights)
 
 

@@ -77,14 +77,15 @@ def test_a_loss_of_short_floats_is_computed_in_float32():
 
 def test_other_shapes_and_arguments_are_refused():
     two, nested = embeddings(2), MatryoshkaLoss(RANKING(), dimensions=[16, 8])
-    for call, message in (
-        (lambda: CoSENTLoss()(SCORES, embeddings(3)), r"\(5, 3, 8\)"),
-        (lambda: RANKING()(SCORES, two[:, 0]), r"\(5, 8\)"),
-        (lambda: CoSENTLoss()(np.ones((5, 2)), two), r"\(5, 2\)"),
-        (lambda: CosineSimilarityLoss()(np.ones((1, 2)), two[:1]), r"\(1, 2\)"),
-        (lambda: CoSENTLoss()(SCORES, two, np.ones(5)), r"\(5,\)"),
-        (lambda: nested(SCORES, two), "16"),
-        (lambda: RANKING(similarity="l2"), "l2"),
+    for loss, *arguments in (
+        (CoSENTLoss(), SCORES, embeddings(3)),
+        (RANKING(), SCORES, two[:, 0]),
+        (CoSENTLoss(), np.ones((5, 2)), two),
+        (CosineSimilarityLoss(), np.ones((1, 2)), two[:1]),
+        (CoSENTLoss(), SCORES, two, np.ones(5)),
+        (nested, SCORES, two),
     ):
-        with pytest.raises(InputError, match=message):
-            call()
+        with pytest.raises(InputError):
+            loss(*arguments)
+    with pytest.raises(InputError):
+        RANKING(similarity="l2")

@@ -134,7 +134,12 @@ def read_labels(values: Mapping[str, Any], count: int) -> tuple[str, ...]:
 def write_config(
     metadata: ModelMetadata, folder: Path, *, family: Family, vocabulary: Vocabulary | None
 ) -> None:
-    """Writes config.json; `vocabulary` is None if the folder gets no tokenizer files."""
+    """Writes config.json.
+
+    Args:
+        family: The family of the model, which names the keys and the class.
+        vocabulary: The vocabulary; None if the folder gets no tokenizer files.
+    """
     config = metadata.config
     activations = {ours: name for name, ours in reversed(ACTIVATIONS.items())}
     names = ["model", "text_columns", "shortens_first", *["task"] * bool(metadata.task)]

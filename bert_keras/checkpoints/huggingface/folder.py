@@ -23,12 +23,7 @@ from bert_keras.checkpoints.checkpoint import (
 )
 from bert_keras.checkpoints.huggingface import config as config_file
 from bert_keras.checkpoints.huggingface.tokenizer import read_tokenizer, write_tokenizer
-from bert_keras.checkpoints.tensors import (
-    StoredTensor,
-    of_array,
-    stored_tensors,
-    write_tensors,
-)
+from bert_keras.checkpoints.tensors import StoredTensor, of_array, stored_tensors, write_tensors
 from bert_keras.config import BertConfig, ModelMetadata
 from bert_keras.errors import InputError
 from bert_keras.families import family_of
@@ -133,7 +128,12 @@ def write(checkpoint: Checkpoint, folder: Path) -> tuple[str, ...]:
 def weight_names(
     family: Family, model: str, config: BertConfig, *, is_bare: bool = True
 ) -> dict[str, str]:
-    """Returns the names of weights in transformers by public names; `is_bare`: without `bert.`."""
+    """Returns the names of weights in transformers by their public names.
+
+    Args:
+        model: The name of our model class.
+        is_bare: Whether the names of the encoder begin without a prefix such as "bert.".
+    """
     prefix = "" if is_bare else f"{family.prefix or family.kind}."
     parts = ("encoder", "next_sentence", *KINDS[model].heads)
     names = {**KINDS[model].weight_names, **family.weight_names}

@@ -56,7 +56,7 @@ class NaverNerTask(NerTask):
             tags = tuple(_REVERSED_TAG.sub(r"\2-\1", tag) for tag in chain(*columns))
             if len(columns) != 1 or len(words) != len(tags) or not {*tags} <= {*self.labels}:
                 expected = "words, a tab, and for each word O, TYPE-B or TYPE-I"
-                raise wrong_line(path, line, text, expected=expected)
+                raise wrong_line(f"{path}, line {line}", text, expected=expected)
             sentences.append(Sentence(tuple(words), tags, 0, line))
         return sentences
 
@@ -93,7 +93,7 @@ class KlueNerTask(NerTask):
                 character, _, tag = text.partition("\t")
                 if len(character) != 1 or tag not in self.labels:
                     expected = f"a character, a tab and one of {', '.join(self.labels)}"
-                    raise wrong_line(path, line, text, expected=expected)
+                    raise wrong_line(f"{path}, line {line}", text, expected=expected)
                 rows.append((character, tag))
             elif rows and not text.startswith("##"):
                 characters, tags = zip(*rows, strict=True)
@@ -117,9 +117,20 @@ class KlueNerTask(NerTask):
         self, examples: Sentences, encoded: TaggedWords, outputs: Outputs
     ) -> list[Tags]:
         """Returns a tag for each character; a space within an entity gets the tag after it."""
-        tags = super().predictions(examples, encoded, outputs)
+        tags_of_tokens = super().predictions(examples, encoded, outputs)
         spans = np.split(encoded.spans_W2, encoded.tokens.word_bounds[1:-1])
-        return [_character_tags(*each) for each in zip(examples, tags, spans, strict=True)]
+        predictions = []
+        for sentence, token_tags, token_spans in zip(examples, tags_of_tokens, spans, strict=True):
+            tags = [OUTSIDE] * len(sentence.words)
+            for tag, (start, end) in zip(token_tags, token_spans, strict=True):
+                tags[start:end] = [tag, *[tag.replace("B-", "I-")] * (end - start - 1)]
+            for index in range(1, len(tags) - 1):
+                before, after = tags[index - 1], tags[index + 1]
+                continues = after.startswith("I-") and before[2:] == after[2:]
+                if continues and sentence.words[index] == " ":
+                    tags[index] = after
+            predictions.append(tuple(tags))
+        return predictions
 
     def score(self, examples: Sentences, predictions: Sequence[Tags]) -> Scores:
         def without_spaces(tags: Sequence[Tags]) -> list[Tags]:
@@ -130,17 +141,6 @@ class KlueNerTask(NerTask):
 
         gold = [sentence.tags or () for sentence in examples]
         return klue_ner_scores(without_spaces(gold), without_spaces(predictions))
-
-
-def _character_tags(sentence: Sentence, token_tags: Tags, spans: np.ndarray) -> Tags:
-    tags = [OUTSIDE] * len(sentence.words)
-    for tag, (start, end) in zip(token_tags, spans, strict=True):
-        tags[start:end] = [tag, *[tag.replace("B-", "I-")] * (end - start - 1)]
-    for index in range(1, len(tags) - 1):
-        before, after = tags[index - 1], tags[index + 1]
-        if sentence.words[index] == " " and after.startswith("I-") and before[2:] == after[2:]:
-            tags[index] = after
-    return tuple(tags)
 
 
 def klue_ner_scores(gold: Sequence[Tags], predicted: Sequence[Tags]) -> Scores:

@@ -96,37 +96,31 @@ class NerFeaturesTask(NerTask):
     def prepared(
         self, encoded: TaggedWords, model: "BertFeatureTagger", *, folder: Path
     ) -> WordFeatures:
-        words = cast(PositionedWords, encoded)
-        layers = model.tagger.feature_layers
-        vectors = stored_features(model.encoder, words, layers=layers, folder=folder)
+        """Returns rows with the hidden states of the first token of each word.
+
+        They are computed unless `folder` has them. They are read-only memory maps, float32 [W,D],
+        of FINGERPRINT/layer_9.npy.
+        """
+        import keras
+
+        words, encoder = cast(PositionedWords, encoded), model.encoder
+        digest = hashlib.sha256(repr((encoder.config, encoder.compute_dtype)).encode())
+        for array in (*encoder.weights, words.tokens.ids, *words.rows):
+            digest.update(np.ascontiguousarray(keras.ops.convert_to_numpy(array)).data)
+        folder /= digest.hexdigest()[:16]
+        paths = {each: folder / f"layer_{each}.npy" for each in model.tagger.feature_layers}
+        if missing := [layer for layer, path in paths.items() if not path.is_file()]:
+            shape = (len(words.label_ids), encoder.config.hidden_size)
+            size = readable_size(4 * shape[0] * shape[1] * len(missing))
+            print(f"stores features of {shape[0]:,} words, {size}, in {folder}", file=sys.stderr)
+            with contextlib.ExitStack() as files:
+                new = [files.enter_context(atomic_file(paths[layer])) for layer in missing]
+                arrays = [np.lib.format.open_memmap(path, "w+", np.float32, shape) for path in new]
+                _compute(encoder, words, missing, arrays)
+        vectors = [np.load(path, "r") for path in paths.values()]
         return WordFeatures(
             words.tokens, words.rows, words.label_ids, words.vocabulary, vectors=vectors
         )
-
-
-def stored_features(
-    encoder: "BertEncoder", words: PositionedWords, *, layers: Sequence[int], folder: Path
-) -> list[np.ndarray]:
-    """Returns hidden states of the first token of each word, and computes them if necessary.
-
-    They are read-only memory maps, float32 [W,D], of FINGERPRINT/layer_9.npy in `folder`.
-    """
-    import keras
-
-    digest = hashlib.sha256(repr((encoder.config, encoder.compute_dtype)).encode())
-    for array in (*encoder.weights, words.tokens.ids, *words.rows):
-        digest.update(np.ascontiguousarray(keras.ops.convert_to_numpy(array)).data)
-    folder /= digest.hexdigest()[:16]
-    paths = {layer: folder / f"layer_{layer}.npy" for layer in layers}
-    if missing := [layer for layer, path in paths.items() if not path.is_file()]:
-        shape = (len(words.label_ids), encoder.config.hidden_size)
-        size = readable_size(4 * shape[0] * shape[1] * len(missing))
-        print(f"stores features of {shape[0]:,} words, {size}, in {folder}", file=sys.stderr)
-        with contextlib.ExitStack() as files:
-            new = [files.enter_context(atomic_file(paths[layer])) for layer in missing]
-            arrays = [np.lib.format.open_memmap(path, "w+", np.float32, shape) for path in new]
-            _compute(encoder, words, missing, arrays)
-    return [np.load(path, "r") for path in paths.values()]
 
 
 def _compute(

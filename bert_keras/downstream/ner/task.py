@@ -35,9 +35,9 @@ Sentences = Sequence[Sentence]
 Tags = Sequence[str]  # the predicted tags of a sentence
 
 
-def wrong_line(path: StrPath, line: int, text: str, *, expected: str) -> InputError:
-    """Returns the error of a line that is not what was expected."""
-    return InputError(f"{path}, line {line} is {quoted(text)}; expected {expected}")
+def wrong_line(location: str, text: str, *, expected: str) -> InputError:
+    """Returns the error of a line, "FILE, line N", that is not what was expected."""
+    return InputError(f"{location} is {quoted(text)}; expected {expected}")
 
 
 def read_conll(path: StrPath, *, has_entities: bool = True) -> list[Sentence]:
@@ -62,7 +62,7 @@ def read_conll(path: StrPath, *, has_entities: bool = True) -> list[Sentence]:
                 expected = f"{counted(width, 'column')} as in line {first_line}"
                 tags = ", and O, B-TYPE or I-TYPE last; the task pos takes any tags"
                 expected += tags * (has_entities and width > 1)
-                raise wrong_line(path, line, text, expected=expected)
+                raise wrong_line(f"{path}, line {line}", text, expected=expected)
             rows.append(columns)
             continue
         if rows:

@@ -2,7 +2,7 @@
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import ClassVar, NamedTuple
+from typing import TYPE_CHECKING, ClassVar, NamedTuple
 
 import numpy as np
 
@@ -16,6 +16,9 @@ from bert_keras.fields import setting
 from bert_keras.files import StrPath, write_text
 from bert_keras.kinds.classifier import Number
 from bert_keras.text.tokenizer import TextTokenizer
+
+if TYPE_CHECKING:
+    from bert_keras.reports.evaluation import Findings
 
 
 class SentencePair(NamedTuple):
@@ -75,7 +78,7 @@ class SentencePairsTask(SentenceTask[SentencePair, float]):
         gold, names = [each.score for each in examples], ("spearman", "pearson")
         return {name: SCORES[name](gold, predictions) for name in names}
 
-    def findings(self, examples, predictions):
+    def findings(self, examples: Pairs, predictions: Sequence[float]) -> "Findings":
         """Returns the pairs whose ranks by score and by cosine differ."""
         from scipy.stats import rankdata
 

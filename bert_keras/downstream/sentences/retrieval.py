@@ -5,7 +5,7 @@ import json
 from collections.abc import Collection, Iterator, Sequence
 from dataclasses import dataclass, field
 from itertools import chain
-from typing import ClassVar
+from typing import TYPE_CHECKING, ClassVar
 
 import numpy as np
 
@@ -18,6 +18,9 @@ from bert_keras.errors import check_least
 from bert_keras.fields import setting
 from bert_keras.files import StrPath, write_text
 from bert_keras.text.tokenizer import TextTokenizer
+
+if TYPE_CHECKING:
+    from bert_keras.reports.evaluation import Findings
 
 MAX_COSINES = 2**24  # computed at once, which takes 64 MiB
 
@@ -162,7 +165,7 @@ class RetrievalTask(SentenceTask[QueryExample, Ranking]):
         triplets = [own > other for own, *others in cosines for other in others]
         return scores | ({"triplet_accuracy": float(np.mean(triplets))} if triplets else {})
 
-    def findings(self, examples, predictions):
+    def findings(self, examples: Queries, predictions: Sequence[Ranking]) -> "Findings":
         """Returns the queries whose first passage is not relevant."""
         from bert_keras.reports.evaluation import Findings
         from bert_keras.reports.page import mark
@@ -201,10 +204,16 @@ def relevant_passages(examples: Queries) -> dict[str, set[str]]:
 def rank_passages(
     queries_QE: np.ndarray, passages_PE: np.ndarray, *, most: int, max_cosines: int = MAX_COSINES
 ) -> tuple[np.ndarray, np.ndarray]:
-    """Returns the indices and cosines, [Q, K], of the `most` nearest passages of each query.
+    """Finds the nearest passages of each query; equal cosines keep the order of the passages.
 
-    The vectors are unit vectors. Equal cosines keep the order of the passages, and K is at most P.
-    `max_cosines` cosines are in memory at once.
+    Args:
+        queries_QE: Unit vectors, float32 [Q, E].
+        passages_PE: Unit vectors, float32 [P, E].
+        most: The number of passages to find for each query.
+        max_cosines: The number of cosines in memory at once.
+
+    Returns:
+        The indices and the cosines of the passages, [Q, K], where K is the smaller of `most` and P.
     """
     most = min(most, len(passages_PE))
     indices_QK, cosines_QK = [], []

@@ -28,7 +28,14 @@ def squad1_scores(
     normalize: Callable[[str], str] = normalize_answer,
     units: Callable[[str], Sequence[str]] = str.split,
 ) -> dict[str, float]:
-    """Returns `exact_match` and `f1` of SQuAD 1.1, which counts `units` of normalized answers."""
+    """Returns `exact_match` and `f1` of SQuAD 1.1, from 0 to 1.
+
+    Args:
+        questions: The questions, each with at least one answer.
+        predictions: A prediction for each question.
+        normalize: Converts an answer to the form that is compared.
+        units: Divides a normalized answer into the units that F1 counts, by default words.
+    """
     exact = f1 = 0
     for question, prediction in zip(questions, predictions, strict=True):
         predicted = normalize(prediction.text)
@@ -46,8 +53,14 @@ def squad2_scores(
     They are `exact`, `f1` and `total`, the same with the prefixes "HasAns_" and "NoAns_", and with
     null odds `best_exact` and `best_f1`, with the thresholds that reach them.
     """
-    pairs = [_exact_and_f1(*pair) for pair in zip(questions, predictions, strict=True)]
-    exact, f1 = [score for score, _ in pairs], [score for _, score in pairs]
+    exact: list[int] = []
+    f1: list[float] = []
+    for question, prediction in zip(questions, predictions, strict=True):
+        golds = [normalize_answer(answer.text) for answer in question.answers]
+        golds = [gold.split() for gold in golds if gold] or [[]]
+        predicted = normalize_answer(prediction.text).split()
+        exact.append(int(predicted in golds))
+        f1.append(max(_f1(gold, predicted) for gold in golds) if predicted else exact[-1])
     has_answer = [bool(question.answers) for question in questions]
     scores: dict[str, float] = {}
     for prefix, kinds in ("", (True, False)), ("HasAns_", (True,)), ("NoAns_", (False,)):
@@ -81,15 +94,6 @@ def best_threshold(
         if current > best:
             best, threshold = current, odds[row]
     return best / len(scores), threshold
-
-
-def _exact_and_f1(question: Question, prediction: Prediction) -> tuple[int, float]:
-    golds = [gold for answer in question.answers if (gold := normalize_answer(answer.text))] or [""]
-    predicted = normalize_answer(prediction.text)
-    exact = int(predicted in golds)
-    if not predicted:
-        return exact, float(exact)
-    return exact, float(max(_f1(gold.split(), predicted.split()) for gold in golds))
 
 
 def _f1(gold: Sequence[str], predicted: Sequence[str]) -> float:

@@ -16,9 +16,7 @@ def read_questions(path: str, *, id_name: str = "id") -> list[Question]:
     questions: dict[str, Question] = {}
     location = path
     try:
-        for location, context, fields, answers in (
-            _builder_rows(path) if is_tfds(path) else _json_rows(path)
-        ):
+        for location, context, fields, answers in _rows(path):
             identity, question = fields[id_name], fields["question"]
             is_impossible = bool(fields.get("is_impossible"))
             location = f"{location} (id {identity})"
@@ -44,23 +42,21 @@ def read_questions(path: str, *, id_name: str = "id") -> list[Question]:
     return [*questions.values()]
 
 
-def _json_rows(path: str) -> Iterator[tuple[str, Any, Any, Any]]:
-    """Yields the location, the context, the object and the answers of each item of "qas"."""
+def _rows(path: str) -> Iterator[tuple[str, Any, Any, Any]]:
+    """Yields the location, the context, the fields and the answers of each question."""
+    if is_tfds(path):  # its answers are a dict of lists
+        for number, row in enumerate(tfds_rows(path), start=1):
+            columns = row["answers"]
+            pairs = zip(columns["text"], columns["answer_start"], strict=True)
+            answers = [{"text": text, "answer_start": start} for text, start in pairs]
+            yield f"{path}, row {number}", row["context"], row, answers
+        return
     values = parse_json(existing_file(path).read_bytes(), location=path)
     for i, article in enumerate(values["data"]):
         for j, paragraph in enumerate(article["paragraphs"]):
             for k, fields in enumerate(paragraph["qas"]):
                 location = f"{path}, data[{i}], paragraphs[{j}], qas[{k}]"
                 yield location, paragraph["context"], fields, fields.get("answers") or []
-
-
-def _builder_rows(path: str) -> Iterator[tuple[str, Any, Any, Any]]:
-    """Same as `_json_rows`, but for a TFDS split, whose answers are a dict of lists."""
-    for number, row in enumerate(tfds_rows(path), start=1):
-        columns = row["answers"]
-        pairs = zip(columns["text"], columns["answer_start"], strict=True)
-        answers = [{"text": text, "answer_start": start} for text, start in pairs]
-        yield f"{path}, row {number}", row["context"], row, answers
 
 
 def without_misplaced(questions: Sequence[Question], *, path: str) -> list[Question]:

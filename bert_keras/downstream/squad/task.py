@@ -18,7 +18,6 @@ from bert_keras.kinds.span import (
     Prediction,
     SpanSettings,
     predicted_answers,
-    question_windows,
     span_losses,
 )
 from bert_keras.kinds.windows import Question, QuestionWindows
@@ -65,7 +64,7 @@ class SquadTask(SpanSettings, Task[Question, QuestionWindows, Prediction]):
         return questions
 
     def encode(self, examples: Sequence[Question], tokenizer: TextTokenizer) -> QuestionWindows:
-        return question_windows(examples, tokenizer, self, max_length=self.max_length)
+        return self.windows(examples, tokenizer, max_length=self.max_length)
 
     def compile_arguments(self) -> dict:
         return span_losses()

@@ -22,6 +22,12 @@ def served_classifier(
 
     `serving_default` takes `text`, string [B], and with two `num_texts` also `text_pair`. `tensors`
     takes `input_ids`, `input_mask` and `segment_ids`, int32 [B,T].
+
+    Args:
+        model: A BertClassifier with N outputs.
+        labels: The names of the N outputs.
+        num_texts: The number of texts of a row, 1 or 2.
+        problem_type: As in `classifier_outputs`.
     """
     if num_texts not in (1, 2):
         raise InputError(f"num_texts is {num_texts}; expected 1 or 2")

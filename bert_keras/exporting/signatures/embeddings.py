@@ -1,7 +1,5 @@
 """Builds the SavedModel signatures of models that embed texts."""
 
-from collections.abc import Mapping
-
 import keras
 import tensorflow as tf
 
@@ -25,8 +23,19 @@ def served_embeddings(
     The embedding of a BertEncoder is the mean of the hidden states of all tokens, including [CLS]
     and [SEP], scaled to length 1. An encoder with a pooler also returns `pooled`, float32 [B,D].
     """
+
+    def from_encoder(**inputs):
+        encoded = model(inputs, training=False)
+        real_BT1 = tf.expand_dims(tf.cast(inputs["input_mask"] > 0, tf.float32), axis=2)
+        total_BD = tf.reduce_sum(encoded["sequence_output"] * real_BT1, axis=1)
+        # After normalization, the sum equals the mean.
+        outputs = {"embedding": tf.math.l2_normalize(total_BD, axis=1)}
+        if "pooled_output" in encoded:
+            outputs["pooled"] = encoded["pooled_output"]
+        return outputs
+
     if embedding is None:
-        return text_servable(lambda **inputs: _encoder_outputs(model, inputs), reader)
+        return text_servable(from_encoder, reader)
     prompt = embedding.prompt()
 
     def from_tensors(**inputs):
@@ -41,17 +50,6 @@ def served_embeddings(
     servable = text_servable(from_tensors, from_text)
     servable.signatures[COUNTS] = traced(counts, **text_specs(["text"]))
     return servable
-
-
-def _encoder_outputs(model: keras.Model, inputs: Mapping) -> dict[str, tf.Tensor]:
-    encoded = model(inputs, training=False)
-    real_BT1 = tf.expand_dims(tf.cast(inputs["input_mask"] > 0, tf.float32), axis=2)
-    total_BD = tf.reduce_sum(encoded["sequence_output"] * real_BT1, axis=1)
-    # After normalization, the sum equals the mean.
-    outputs = {"embedding": tf.math.l2_normalize(total_BD, axis=1)}
-    if "pooled_output" in encoded:
-        outputs["pooled"] = encoded["pooled_output"]
-    return outputs
 
 
 EXPORTER = Exporter(served_embeddings, settings=lambda metadata: {"embedding": metadata.embedding})

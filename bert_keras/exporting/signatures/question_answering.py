@@ -82,7 +82,14 @@ def served_question_answering(
 def passages_of(
     question: tf.Tensor, context: tf.Tensor, *, reader: TextToInputs, settings: SpanSettings
 ) -> Passages:
-    """Tokenizes questions and contexts, string [Q], and divides the contexts into windows."""
+    """Tokenizes questions and contexts and divides the contexts into windows.
+
+    Args:
+        question: The questions, string [Q].
+        context: The context of each question, string [Q].
+        reader: Tokenizes the texts and packs the windows.
+        settings: The limit of a question and the stride of the windows, in tokens.
+    """
     tokens = reader.tokens_with_offsets(tf.concat([question, context], axis=0))
     sizes = [tf.shape(question)[0], tf.shape(context)[0]]
     starts = tf.split(tokens.ids.row_starts(), sizes, num=2)
@@ -183,6 +190,5 @@ def _has_max_context(
 
 
 EXPORTER = Exporter(
-    served_question_answering,
-    lambda metadata: {"settings": SpanSettings.of_model(metadata)},
+    served_question_answering, lambda metadata: {"settings": SpanSettings.of_model(metadata)}
 )

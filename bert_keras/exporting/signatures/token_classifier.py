@@ -26,7 +26,12 @@ def served_token_labels(
 
     `tensors` takes `input_ids`, `input_mask` and `segment_ids`, int32 [B,T]. It returns
     `probabilities`, float32 [B,T,N], in the order of `label_names`, string [B,N], and `label_ids`,
-    int32 [B,T]; both are 0 at padding. `kinds.words.tokenized_units` describes `unit`.
+    int32 [B,T]; both are 0 at padding.
+
+    Args:
+        model: A BertTokenClassifier with N outputs.
+        labels: The names of the N outputs, such as B-PER.
+        unit: The part of a text that has a label; see `kinds.words.tokenized_units`.
     """
 
     def from_tensors(**inputs):
@@ -56,7 +61,7 @@ def served_token_labels(
         predictions = in_batches(inputs, most_probable)
         length = tf.shape(inputs["input_ids"], tf.int64)[1]
         positions += rows * length + 1  # [CLS]
-        return entities(
+        return _entities(
             tf.gather(predictions["label_ids"], positions),
             tf.gather(predictions["probabilities"], positions),
             tokens=tokens,
@@ -90,7 +95,7 @@ def word_rows(tokens: UnitTokens, *, limit: int) -> tuple[TextRows, tf.Tensor, t
     return texts, rows, tokens.first_tokens - tf.gather(start, rows)
 
 
-def entities(
+def _entities(
     label_ids: tf.Tensor, probabilities: tf.Tensor, *, tokens: UnitTokens, labels: Sequence[str]
 ) -> dict[str, tf.Tensor]:
     """Returns the outputs of `serving_default`: the entities of B texts, at most E for each text.

@@ -41,9 +41,28 @@ class BytePairs(tf.Module):
         rules = json.loads(vocabulary.rules)
         ids, merges = rules["model"]["vocab"], [tuple(pair) for pair in rules["model"]["merges"]]
         added = [each for each in rules["added_tokens"] if not each["special"]]
-        if not _are_supported(rules, merges, added):
+        model, splitter = rules["model"], rules["pre_tokenizer"]
+        # A step merges all occurrences of a word's lowest-ranked pair at once. This equals BPE only
+        # if a merge never creates a pair of lower rank.
+        rank_of = {a + b: rank for rank, (a, b) in enumerate(merges)}
+        if not (
+            splitter["type"] == "ByteLevel"
+            and splitter.get("use_regex", True)
+            and not (added and splitter["add_prefix_space"])
+            and rules["normalizer"] in (None, {"type": "NFC"})
+            and not any(map(model.get, _UNSUPPORTED))
+            and not any(each[option] for each in added for option in _UNSUPPORTED_OF_ADDED)
+            and all(
+                NFC().normalize_str(e["content"]) == e["content"] * e["normalized"] for e in added
+            )
+            and ids.keys() >= {_byte_symbols()[byte] for byte in _UTF8_BYTES}
+            and len(rank_of) == len(merges)
+            and all(
+                max(rank_of.get(a, -1), rank_of.get(b, -1)) < n for n, (a, b) in enumerate(merges)
+            )
+        ):
             raise InputError("an exported graph supports only the BPE of RoBERTa and ModernBERT")
-        self.has_offsets = not rules["pre_tokenizer"]["add_prefix_space"]
+        self.has_offsets = not splitter["add_prefix_space"]
         self._composition = Composition() if rules["normalizer"] else None
         self._byte_ids = np.array([ids.get(symbol, 0) for symbol in _byte_symbols()], np.int32)
         self._size = len(vocabulary)
@@ -194,23 +213,3 @@ def _byte_symbols() -> list[str]:
     printable = [*range(0x21, 0x7F), *range(0xA1, 0xAD), *range(0xAE, 0x100)]
     others = iter(range(0x100, 0x200))
     return [chr(byte if byte in printable else next(others)) for byte in range(0x100)]
-
-
-def _are_supported(rules: dict, merges: list[tuple[str, str]], added: list[dict]) -> bool:
-    """Returns whether the rules are RoBERTa's or ModernBERT's; the merges are in order of rank."""
-    model, splitter = rules["model"], rules["pre_tokenizer"]
-    # A step merges all occurrences of a word's lowest-ranked pair at once. This equals BPE only if
-    # a merge never creates a pair of lower rank.
-    ranks = {a + b: rank for rank, (a, b) in enumerate(merges)}
-    return (
-        splitter["type"] == "ByteLevel"
-        and splitter.get("use_regex", True)
-        and not (added and splitter["add_prefix_space"])
-        and rules["normalizer"] in (None, {"type": "NFC"})
-        and not any(map(model.get, _UNSUPPORTED))
-        and not any(each[option] for each in added for option in _UNSUPPORTED_OF_ADDED)
-        and all(NFC().normalize_str(e["content"]) == e["content"] * e["normalized"] for e in added)
-        and model["vocab"].keys() >= {_byte_symbols()[byte] for byte in _UTF8_BYTES}
-        and len(ranks) == len(merges)
-        and all(max(ranks.get(a, -1), ranks.get(b, -1)) < n for n, (a, b) in enumerate(merges))
-    )

@@ -7,7 +7,7 @@ the ops of tensorflow-text use: marks of newer scripts would come in another ord
 import json
 import sys
 import unicodedata
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from functools import cache
 from typing import Any
 
@@ -60,20 +60,16 @@ class Normalization(tf.Module):
 
     def __call__(self, points: word_ops.Points) -> word_ops.Points:
         """Returns normalized texts with a space after each; the indices are as in `tokenizers`."""
-        points = _join_quotes(points) if self._has_quotes else points
+        if self._has_quotes:  # of two equal ones, the second is replaced and the first dropped
+            is_quote = [points.values == ord(quote) for quote in _QUOTES]
+            is_double = tf.reduce_any([each & word_ops.following(each) for each in is_quote], 0)
+            is_left = word_ops.every_second(is_double)
+            values = tf.where(word_ops.previous(is_left), ord('"'), points.values)
+            points = points._replace(values=values).without(is_left)
         points = word_ops.replace_points(points, self._replacements)
         for step in filter(None, (self._composition, self._graphemes)):
             points = step(points)
         return points
-
-
-def _join_quotes(points: word_ops.Points) -> word_ops.Points:
-    """Replaces two equal quotes by a double quote, which has the index of the second one."""
-    is_quote = [points.values == ord(quote) for quote in _QUOTES]
-    is_double = tf.reduce_any([each & word_ops.following(each) for each in is_quote], axis=0)
-    is_left = word_ops.every_second(is_double)
-    values = tf.where(word_ops.previous(is_left), ord('"'), points.values)
-    return points._replace(values=values).without(is_left)
 
 
 def _sequence(steps: list[dict]) -> normalizers.Sequence:
@@ -221,7 +217,19 @@ class Graphemes(tf.Module):
     def __init__(self, rules: dict):
         super().__init__()
         self._replacements = _replacements([rules])
-        self._values = _table_of_pairs(_letters_with_marks(_sequence([rules]).normalize_str))
+        pairs = [*_compositions()]
+        # A mark may be written as another character, such as U+0340 for the grave accent.
+        others = {parts: each for each, parts in _decomposed().items()}
+        pairs += [first + others[mark] for first, mark in pairs if mark in others]
+        normalize = _sequence([rules]).normalize_str
+        # The entries of a letter and a mark whose letter has no entry.
+        values = {
+            pair: new
+            for pair in pairs
+            if normalize(pair[0]) == pair[0]
+            and (new := normalize(pair)) != pair[0] + normalize(pair[1])
+        }
+        self._values = _table_of_pairs(values)
 
     def __call__(self, points: word_ops.Points) -> word_ops.Points:
         """Returns normalized texts with the same source indices as `tokenizers`."""
@@ -258,20 +266,6 @@ class Graphemes(tf.Module):
         growth = tf.tensor_scatter_nd_add(tf.pad(growth, [[1, 0]]), ends[:, None], removed)
         sources = _sources(growth[1:]) - growth[0]
         return normal._replace(source_indices=tf.gather(points.source_indices, sources))
-
-
-def _letters_with_marks(normalize: Callable[[str], str]) -> dict[str, str]:
-    """Returns the entries of two characters, a letter and a mark, whose letter has no entry."""
-    pairs = [*_compositions()]
-    # A mark may be written as another character, such as U+0340 for the grave accent.
-    others = {parts: each for each, parts in _decomposed().items()}
-    pairs += [first + others[mark] for first, mark in pairs if mark in others]
-    return {
-        pair: new
-        for pair in pairs
-        if normalize(pair[0]) == pair[0]
-        and (new := normalize(pair)) != pair[0] + normalize(pair[1])
-    }
 
 
 @cache

@@ -43,8 +43,11 @@ class UnitTokens(NamedTuple):
 class TextToInputs(tf.Module):
     """Tokenizes and packs texts to the same ids as `bert_keras.text` and `pack`.
 
-    The file of `write_vocabulary`, which lacks the vocabulary's field `shortens_first`, becomes an
-    asset of the SavedModel. A tokenizer.json has its own rule in place of `lowercase`.
+    Args:
+        file: The file of `write_vocabulary`, which becomes an asset of the SavedModel.
+        lowercase: Whether to lower-case texts. A tokenizer.json has its own rule instead.
+        max_length: The most tokens of a row, special tokens included.
+        shortens_first: The field of the vocabulary, which the file lacks.
     """
 
     def __init__(

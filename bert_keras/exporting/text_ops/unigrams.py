@@ -58,7 +58,7 @@ class Unigrams(tf.Module):
             marks = tf.fill([letters.nrows(), 1], ord(WORD_MARK))
             word_letters = words.values.with_values(tf.gather(points.values, words.flat_values))
             marked: Any = tf.concat([marks, word_letters], axis=1)
-            tokens, starts, word_ids = _best_tokens(marked, self.tree)
+            tokens, starts, word_ids = self.tree.best_tokens(marked)
             of_words = word_ops.from_value_rowids(tokens, word_ids, nrows=letters.nrows())
             source_indices = tf.gather(points.source_indices, letters.values)
             ends = tf.concat([starts, [tf.size(source_indices, tf.int64)]], axis=0)[1:]
@@ -94,47 +94,67 @@ class _Tree(tf.Module):
         keys, values = np.array([*steps], np.int64), np.array([*steps.values()], np.int32)
         self._steps = word_ops.make_hash_table(keys, values, default=_NONE)
 
-    def step(self, states: tf.Tensor, letters: tf.Tensor) -> tf.Tensor:
-        """Returns the state after each state and letter, int32 [X]; _NONE if there is none."""
-        keys = tf.cast(states, tf.int64) * _POINTS + tf.cast(letters, tf.int64)
-        return tf.where(states == _NONE, _NONE, self._steps.lookup(keys))
+    def best_tokens(self, words: tf.RaggedTensor) -> tuple[tf.Tensor, tf.Tensor, tf.Tensor]:
+        """Finds the tokens with the best total score for each word, int32 [W,(letters)] (Viterbi).
 
+        Returns the id of each token, int32 [tokens], the index of its first letter and of its word.
+        """
+        letters, of_words = tf.range(tf.size(words.values, tf.int64)), words.value_rowids()
+        is_start = (letters - tf.gather(words.row_starts(), of_words)) % _MAX_LETTERS == 0
+        parts = word_ops.from_row_starts(words.values, tf.where(is_start)[:, 0])
+        scores_XL, tokens_XL, lengths_L = self._tokens_ending(parts)
+        part_ids, chosen = parts.value_rowids(), _best_lengths(parts, scores_XL)
+        first = letters + 1 - tf.gather(lengths_L, chosen)
+        # The last letter of the preceding token; the first token of a part precedes itself.
+        preceding = tf.where(first > tf.gather(parts.row_starts(), part_ids), first - 1, letters)
+        is_last = letters == tf.gather(parts.row_splits[1:], part_ids) - 1
 
-def _best_tokens(words: tf.RaggedTensor, tree: _Tree) -> tuple[tf.Tensor, tf.Tensor, tf.Tensor]:
-    """Finds the tokens with the best total score for each word, int32 [W,(letters)] (Viterbi).
+        def backward(distance, preceding, is_last):
+            # Marks the last letters of up to 2 * `distance` tokens before the last one.
+            found = tf.gather(preceding, tf.where(is_last))
+            ends = tf.fill(tf.shape(found)[:1], True)
+            is_last = tf.tensor_scatter_nd_update(is_last, found, ends)
+            return 2 * distance, tf.gather(preceding, preceding), is_last
 
-    Returns the id of each token, int32 [tokens], the index of its first letter and of its word.
-    """
-    letters, of_words = tf.range(tf.size(words.values, tf.int64)), words.value_rowids()
-    is_start = (letters - tf.gather(words.row_starts(), of_words)) % _MAX_LETTERS == 0
-    parts = word_ops.from_row_starts(words.values, tf.where(is_start)[:, 0])
-    scores_XL, tokens_XL, lengths_L = _tokens_ending(parts, tree)
-    part_ids, chosen = parts.value_rowids(), _best_lengths(parts, scores_XL)
-    first = letters + 1 - tf.gather(lengths_L, chosen)
-    # The last letter of the preceding token; the first token of a part precedes itself.
-    preceding = tf.where(first > tf.gather(parts.row_starts(), part_ids), first - 1, letters)
-    is_last = letters == tf.gather(parts.row_splits[1:], part_ids) - 1
+        *_, is_last = tf.while_loop(
+            lambda distance, *_: distance < parts.bounding_shape(axis=1),
+            backward,
+            (tf.constant(1, tf.int64), preceding, is_last),
+        )
+        last = tf.where(is_last)[:, 0]
+        tokens = tf.gather_nd(tokens_XL, tf.stack([last, tf.gather(chosen, last)], axis=1))
+        first, word_ids = tf.gather(first, last), tf.gather(of_words, last)
+        # Adjacent unknown letters form one unknown token.
+        is_unknown = tokens == self.unk_id
+        is_repeated = is_unknown & word_ops.previous(is_unknown)
+        is_repeated &= word_ids == word_ops.previous(word_ids)
+        indices = tf.where(tf.logical_not(is_repeated))[:, 0]
+        return tf.gather(tokens, indices), tf.gather(first, indices), tf.gather(word_ids, indices)
 
-    def backward(distance, preceding, is_last):
-        # Marks the last letters of up to 2 * `distance` tokens before the last one.
-        found = tf.gather(preceding, tf.where(is_last))
-        is_last = tf.tensor_scatter_nd_update(is_last, found, tf.fill(tf.shape(found)[:1], True))
-        return 2 * distance, tf.gather(preceding, preceding), is_last
+    def _tokens_ending(self, words: tf.RaggedTensor) -> tuple[tf.Tensor, tf.Tensor, tf.Tensor]:
+        """Returns the tokens that can end at each of X letters, one for each of L lengths.
 
-    *_, is_last = tf.while_loop(
-        lambda distance, *_: distance < parts.bounding_shape(axis=1),
-        backward,
-        (tf.constant(1, tf.int64), preceding, is_last),
-    )
-    last = tf.where(is_last)[:, 0]
-    tokens = tf.gather_nd(tokens_XL, tf.stack([last, tf.gather(chosen, last)], axis=1))
-    first, word_ids = tf.gather(first, last), tf.gather(of_words, last)
-    # Adjacent unknown letters form one unknown token.
-    is_unknown = tokens == tree.unk_id
-    is_repeated = is_unknown & word_ops.previous(is_unknown)
-    is_repeated &= word_ids == word_ops.previous(word_ids)
-    indices = tf.where(tf.logical_not(is_repeated))[:, 0]
-    return tf.gather(tokens, indices), tf.gather(first, indices), tf.gather(word_ids, indices)
+        Returns their scores, float64 [X,L], -inf where no token exists, their ids, int32 [X,L], and
+        their lengths, int64 [L]. The longest comes first: the first of equal scores is chosen.
+        """
+        letters, word_ends = words.values, tf.gather(words.row_splits[1:], words.value_rowids())
+        num_remaining = word_ends - tf.range(tf.size(letters, tf.int64))
+        states, scores, tokens = tf.zeros_like(letters), [], []
+        for length in range(1, self.longest + 1):
+            next_letters = tf.cast(word_ops.following(letters, length - 1), tf.int64)
+            next_states = self._steps.lookup(tf.cast(states, tf.int64) * _POINTS + next_letters)
+            has_next = (states != _NONE) & (num_remaining >= length)
+            states = tf.where(has_next, next_states, _NONE)
+            state = tf.math.floormod(states, tf.size(self.scores))
+            score, token = tf.gather(self.scores, state), tf.gather(self.tokens, state)
+            if length == 1:
+                is_known = score > -np.inf
+                score = tf.where(is_known, score, self.unknown_score)
+                token = tf.where(is_known, token, self.unk_id)
+            scores.insert(0, word_ops.previous(score, length - 1, filler=-np.inf))
+            tokens.insert(0, word_ops.previous(token, length - 1))
+        lengths = tf.range(self.longest, 0, -1, tf.int64)
+        return tf.stack(scores, axis=1), tf.stack(tokens, axis=1), lengths
 
 
 def _best_lengths(words: tf.RaggedTensor, scores_XL: tf.Tensor) -> tf.Tensor:
@@ -166,27 +186,3 @@ def _best_lengths(words: tf.RaggedTensor, scores_XL: tf.Tensor) -> tf.Tensor:
     of_steps = tf.ragged.range(counts, row_splits_dtype=tf.int64)
     letters = tf.gather(starts, of_steps.values) + of_steps.value_rowids()
     return tf.scatter_nd(letters[:, None], chosen.concat(), tf.shape(words.values, tf.int64))
-
-
-def _tokens_ending(words: tf.RaggedTensor, tree: _Tree) -> tuple[tf.Tensor, tf.Tensor, tf.Tensor]:
-    """Returns the tokens that can end at each of X letters, one for each of L lengths.
-
-    Returns their scores, float64 [X,L], -inf where no token exists, their ids, int32 [X,L], and
-    their lengths, int64 [L]. The longest comes first, because the first of equal scores is chosen.
-    """
-    letters, word_ends = words.values, tf.gather(words.row_splits[1:], words.value_rowids())
-    num_remaining = word_ends - tf.range(tf.size(letters, tf.int64))
-    states, scores, tokens = tf.zeros_like(letters), [], []
-    for length in range(1, tree.longest + 1):
-        next_states = tree.step(states, word_ops.following(letters, length - 1))
-        states = tf.where(num_remaining >= length, next_states, _NONE)
-        state = tf.math.floormod(states, tf.size(tree.scores))
-        score, token = tf.gather(tree.scores, state), tf.gather(tree.tokens, state)
-        if length == 1:
-            is_known = score > -np.inf
-            score = tf.where(is_known, score, tree.unknown_score)
-            token = tf.where(is_known, token, tree.unk_id)
-        scores.insert(0, word_ops.previous(score, length - 1, filler=-np.inf))
-        tokens.insert(0, word_ops.previous(token, length - 1))
-    lengths = tf.range(tree.longest, 0, -1, tf.int64)
-    return tf.stack(scores, axis=1), tf.stack(tokens, axis=1), lengths

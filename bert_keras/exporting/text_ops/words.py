@@ -46,9 +46,24 @@ class Replacements(NamedTuple):
 @cache
 def property_table() -> PointTable:
     """Returns the property bits and the canonical combining class of each code point."""
+
+    def bits_of(character: str) -> int:
+        bits = unicodedata.combining(character)
+        bits |= SPACE * character.isspace() | ALONE * is_alone(character)
+        bits |= ACCENT * (unicodedata.category(character) == "Mn")
+        if is_dropped(character):
+            return bits | DROPPED | IGNORABLE
+        # Python does not expose the properties Cased and Case_Ignorable, which determine whether a
+        # sigma is final. Lower-casing a sigma next to the character reveals both.
+        if f"{character}Σ".lower()[-1] == "ς":
+            bits |= CASED
+        elif f"A{character}Σ".lower()[-1] == "ς":
+            bits |= IGNORABLE
+        return bits
+
     # An unassigned block lies completely inside or outside the CJK ranges.
     return make_table(
-        lambda b: [*map(_property_bits, b)] if _is_assigned(b) else [ALONE * is_alone(b[0])] * BLOCK
+        lambda b: [*map(bits_of, b)] if _is_assigned(b) else [ALONE * is_alone(b[0])] * BLOCK
     )
 
 
@@ -101,21 +116,6 @@ def replace_surrogates(block: str) -> str:
 def _is_assigned(block: str) -> bool:
     """Returns whether a block has a character that is not unassigned, private or a surrogate."""
     return not {*map(unicodedata.category, block)} <= {"Cn", "Co", "Cs"}
-
-
-def _property_bits(character: str) -> int:
-    bits = unicodedata.combining(character)
-    bits |= SPACE * character.isspace() | ALONE * is_alone(character)
-    bits |= ACCENT * (unicodedata.category(character) == "Mn")
-    if is_dropped(character):
-        return bits | DROPPED | IGNORABLE
-    # Python does not expose the properties Cased and Case_Ignorable, which determine whether a
-    # sigma is final. Lower-casing a sigma next to the character reveals both.
-    if f"{character}Σ".lower()[-1] == "ς":
-        bits |= CASED
-    elif f"A{character}Σ".lower()[-1] == "ς":
-        bits |= IGNORABLE
-    return bits
 
 
 def merge_rows(rows: tf.RaggedTensor, splits: tf.Tensor) -> tf.RaggedTensor:

@@ -51,7 +51,7 @@ def test_parts_of_speech_are_entities_of_one_word(tmp_path):
     assert POS_TASK.with_labels_of(sentences).labels == ("O", "B-NOUN", "B-VERB")
     scores = POS_TASK.score(sentences, [("B-NOUN", "B-NOUN"), ("B-VERB",)])
     assert POS_TASK.metric == "accuracy" and scores["accuracy"] == pytest.approx(2 / 3)
-    with pytest.raises(InputError, match="NOUN"):
+    with pytest.raises(InputError):
         NER_TASK.read(path)
 
 

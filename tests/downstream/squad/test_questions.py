@@ -30,23 +30,18 @@ def test_files_in_the_format_of_squad_are_read(squad_file):
 
 
 def test_invalid_files_are_refused(squad_file, tmp_path):
-    for change in (
-        {"answers": {"text": ["Lyon"], "answer_start": [0]}},
-        {"answers": [answer("Lyon", 0)], "is_impossible": True},
+    for questions in (
+        [qa(answers={"text": ["Lyon"], "answer_start": [0]})],
+        [qa(answers=[answer("Lyon", 0)], is_impossible=True)],
+        [qa(), qa()],
     ):
-        path = squad_file(("Lyon won.", [{**qa(), **change}]))
-        with pytest.raises(InputError, match=r"data\[0\], paragraphs\[0\], qas\[0\]"):
+        path = squad_file(("Lyon won.", questions))
+        with pytest.raises(InputError, match=f"{path}, "):
             read_questions(str(path))
-    with pytest.raises(InputError, match=r"qas\[1\]"):
-        read_questions(str(squad_file(("Lyon won.", [qa(), qa()]))))
-    for text, datum in (
-        ('{"data": [\n{"paragraphs": [', "JSON"),
-        ('{"data": [{}]}', "paragraphs"),
-        ('{"data": [{"paragraphs": [{"qas": [{"id": "a"}]}]}]}', "context"),
-        ('{"data": []}', ""),
-    ):
+    without_context = '{"data": [{"paragraphs": [{"qas": [{"id": "a"}]}]}]}'
+    for text in ('{"data": [\n{"paragraphs": [', '{"data": [{}]}', without_context, '{"data": []}'):
         (tmp_path / "train.json").write_text(text)
-        with pytest.raises(InputError, match=f"train.json.*{datum}"):
+        with pytest.raises(InputError):
             read_questions(str(tmp_path / "train.json"))
 
 
@@ -65,5 +60,5 @@ def test_misplaced_answers_are_listed(ask, capsys):
     assert without_misplaced([*misplaced, *usable], path="f.json") == usable
     note = capsys.readouterr().err
     assert "9 of 11 questions of f.json" in note and "at 0: " in note and "4 more" in note
-    with pytest.raises(InputError, match="9 of 9"):
+    with pytest.raises(InputError):
         without_misplaced(misplaced, path="f.json")

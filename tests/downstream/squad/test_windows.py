@@ -72,7 +72,7 @@ def test_targets_are_at_the_annotated_occurrence_or_at_cls(ask, tokenizer):
 
 
 def test_a_context_without_tokens_is_refused(ask, tokenizer):
-    with pytest.raises(InputError, match=r"f\.json"):
+    with pytest.raises(InputError):
         windows_over([ask("\u200b", location="f.json")], tokenizer, **LIMITS)
 
 

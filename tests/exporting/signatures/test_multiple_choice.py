@@ -60,7 +60,7 @@ def test_any_number_of_choices(model, folder, assert_frozen):
         assert several["choice"][row] == expected.argmax()
     np.testing.assert_allclose(equal["probabilities"], [[1 / 7] * 7], atol=1e-6)
     assert none == {"choice": [0], "probabilities": [[0.0, 0.0]]}
-    with pytest.raises(tf.errors.InvalidArgumentError, match="choices is empty; send at least one"):
+    with pytest.raises(tf.errors.InvalidArgumentError):
         run_requests(folder, [text_request(["he"], [[]])])
 
 

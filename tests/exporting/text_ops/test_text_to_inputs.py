@@ -126,7 +126,7 @@ def test_inputs_of_texts_and_pairs(both, lowercase, max_length):
     call = in_graph(reader)
     for texts in ((first_texts,), (first_texts, first_texts[::-1]), (["a"], [""]), ([""],)):
         assert_inputs_are(call(*texts), encode(offline, *texts, max_length=max_length))
-    with pytest.raises(tf.errors.InvalidArgumentError, match="Shapes of all inputs must match"):
+    with pytest.raises(tf.errors.InvalidArgumentError):
         reader(tf.constant(["a", "b", "c"]), tf.constant(["d"]))
 
 
