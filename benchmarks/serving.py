@@ -32,7 +32,7 @@ from bert_keras.data.encoded import longest_first_batches
 from bert_keras.downstream.squad.questions import read_questions
 from bert_keras.downstream.table import table_rows
 from bert_keras.errors import InputError
-from bert_keras.serving.verify import Run, loaded
+from bert_keras.exporting.verify import Run, loaded
 from bert_keras.serving.versions import chosen_versions
 from bert_keras.text.tokenizer import WordPieceTokenizer
 from bert_keras.text.vocab import Vocabulary

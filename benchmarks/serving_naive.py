@@ -12,7 +12,7 @@ from pathlib import Path
 
 import numpy as np
 
-from bert_keras.serving.model import ServedModel
+from bert_keras.serving.model import SessionModel
 from bert_keras.serving.versions import chosen_versions
 from bert_keras.text.packing import pack
 from bert_keras.text.tokenizer import WordPieceTokenizer
@@ -23,7 +23,7 @@ LENGTH = 128
 
 class Naive:
     def __init__(self, folder: Path):
-        self.model = ServedModel(folder)
+        self.model = SessionModel(folder)
         self.vocabulary = Vocabulary.from_file(folder / "assets" / "vocab.txt")
         self.tokenizer = WordPieceTokenizer(self.vocabulary, lowercase=True)
         self.one_at_a_time = threading.Lock()

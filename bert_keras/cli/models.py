@@ -12,9 +12,9 @@ from bert_keras.cli.tasks import CHANGES
 from bert_keras.errors import InputError, print_field, printable
 from bert_keras.files import atomic_folder, messages_beside, refuse_existing, text_lines
 from bert_keras.runs.settings import check_examples, variant_examples
+from bert_keras.serving.version_folder import FORMATS
 
-FORMATS = ("bert-keras", "google", "huggingface", "sentence-transformers")
-EXPORT_FORMATS = ("tf_saved_model", "litert")
+CHECKPOINTS = ("bert-keras", "google", "huggingface", "sentence-transformers")
 FORMAT_HELP = "tf_saved_model for TF Serving, litert for bert-keras serve, or both"
 VARIANTS = ("float16", "bfloat16", "int8")
 
@@ -22,7 +22,7 @@ VARIANTS = ("float16", "bfloat16", "int8")
 @command(
     MODEL,
     option("destination", "NEW_FOLDER", "folder to write", type=checked(refuse_existing)),
-    option("--format", "FORMAT", f"format: {', '.join(FORMATS)}", "bert-keras", choices=FORMATS),
+    option("--format", "FORMAT", ", ".join(CHECKPOINTS), "bert-keras", choices=CHECKPOINTS),
     option("--model-class", "CLASS", "class to write, such as BertEncoder or BertMaskedLM"),
     option("--layers", "N", "number of evenly spaced layers to keep, for a student", type=count),
     option("--extend-vocabulary", "FILE", "tokens to add to a WordPiece vocabulary, one a line"),
@@ -65,9 +65,7 @@ def inspect(options: argparse.Namespace) -> None:
     option("--num-texts", "N", "number of texts of a classifier, 1 or 2", type=int, choices=(1, 2)),
     option("-o --output", "DIR", "folder of all exported models", "saved_models"),
     option("--serving-config", "DIR", "folder for files of Compose, Kubernetes, KServe and Vertex"),
-    option(
-        "--format", "FORMAT", FORMAT_HELP, EXPORT_FORMATS[:1], nargs="+", choices=EXPORT_FORMATS
-    ),
+    option("--format", "FORMAT", FORMAT_HELP, FORMATS[:1], nargs="+", choices=FORMATS),
     option("--variant", "NAME", "int8 of litert; float16, bfloat16 of others", choices=VARIANTS),
     option("--data", "FILE", "examples that score the variant: file or folder of the task"),
     option("--task", "TASK", "task that scores the variant (default: the task of the model)"),

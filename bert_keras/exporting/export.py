@@ -20,11 +20,7 @@ from bert_keras.checkpoints.checkpoint import present
 from bert_keras.config import ModelMetadata
 from bert_keras.data.record_file import PREDICTION_FEATURES
 from bert_keras.errors import InputError, check_count, check_least
-from bert_keras.exporting.litert import (
-    run_without_tensorflow,
-    signature_definitions,
-    write_litert,
-)
+from bert_keras.exporting.litert import signature_definitions, write_litert
 from bert_keras.exporting.servable import (
     TEXT_SIGNATURE,
     Exporter,
@@ -34,11 +30,12 @@ from bert_keras.exporting.servable import (
 )
 from bert_keras.exporting.text_ops.text_to_inputs import TextToInputs
 from bert_keras.exporting.variants.variant import Variant, replaced_attributes
+from bert_keras.exporting.verify import run_in_fresh_process, to_arrays
 from bert_keras.files import StrPath, atomic_folder, write_json
 from bert_keras.kinds.kind import Kind
 from bert_keras.kinds.known import KINDS
-from bert_keras.serving.verify import run_in_fresh_process, to_arrays
 from bert_keras.serving.version_folder import (
+    FORMATS,
     LITERT,
     METADATA,
     WARMUP,
@@ -49,7 +46,6 @@ from bert_keras.text.fast_tokenizer import write_vocabulary
 from bert_keras.text.packing import pack
 from bert_keras.text.tokenizer import TextTokenizer
 
-FORMATS = SAVED_MODEL, LITERT_FORMAT = ("tf_saved_model", "litert")  # as Keras names them
 _LIBRARIES = ("bert-keras", "tensorflow", "tensorflow-text", "keras")
 # Largest allowed difference, relative to the larger of 1 and the expected value. A graph adds
 # numbers in another order than eager ops: 6e-6 was measured for a trained model with six layers.
@@ -138,7 +134,7 @@ def write_version(
     plan: ExportPlan,
     folder: StrPath,
     *,
-    formats: Sequence[str] = (SAVED_MODEL,),
+    formats: Sequence[str] = FORMATS[:1],
     is_int8: bool = False,
 ) -> Path:
     """Writes a float32 model, or a variant of one, as a version folder and verifies it.
@@ -221,7 +217,8 @@ def write_version(
             module.text_to_inputs = reader
             tf.saved_model.save(module, os.fspath(partial_folder), signatures=signatures)
             write_warmup(partial_folder, warmup, name=folder.resolve().parent.name)
-            outputs = run_in_fresh_process(partial_folder, [*samples, *warmup, example])
+            requests = [*samples, *warmup, example]
+            outputs = run_in_fresh_process(partial_folder, requests, format=FORMATS[0])
             check_outputs(outputs, samples, expected)
             bar.update()
         if has_litert:
@@ -231,7 +228,7 @@ def write_version(
             specs = input_specs(signatures["tensors"])
             write_litert(model, specs, partial_folder / LITERT, is_int8=is_int8)
             write_json(partial_folder / METADATA, stored)
-            outputs = run_without_tensorflow(partial_folder, [*samples, example])
+            outputs = run_in_fresh_process(partial_folder, [*samples, example], format="litert")
             check_outputs(outputs, samples, expected)
             bar.update()
         prediction = {name: values[0] for name, values in outputs[-1].items()}
@@ -248,7 +245,7 @@ def _requests(
     tokenizer: TextTokenizer,
     max_length: int,
 ) -> list[dict]:
-    """Creates a request of some texts for each signature, in the form of serving/verify.py."""
+    """Creates a request of some texts for each signature, in the form of exporting/verify.py."""
     ids = tokenizer.ids_batch(texts)
     pairs = [ids, [*ids[1:], *ids[:1]]][: len(input_specs(signatures[TEXT_SIGNATURE]))]
     tensors = pack(*pairs, vocabulary=tokenizer.vocabulary, max_length=max_length)

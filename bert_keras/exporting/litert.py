@@ -1,10 +1,6 @@
 """Writes a model in LiteRT's format."""
 
-import os
-import pickle
-import subprocess
-import sys
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
@@ -14,21 +10,6 @@ from tensorflow.core.framework.types_pb2 import DataType
 
 from bert_keras.errors import require
 from bert_keras.exporting.servable import Signature, input_specs
-from bert_keras.serving.verify import to_arrays
-
-# Runs pickled requests of a version folder in a process without TensorFlow and Keras.
-_PROGRAM = """
-import pickle, sys
-from pathlib import Path
-import numpy as np
-from bert_keras.serving.litert import LiteModel
-model = LiteModel(Path(sys.argv[1]))
-requests = pickle.load(sys.stdin.buffer)
-arrays = lambda inputs: {name: np.array(values) for name, values in inputs.items()}
-outputs = [model.predict(each["signature"], arrays(each["inputs"])) for each in requests]
-assert not {"tensorflow", "keras"} & {*sys.modules}
-pickle.dump(outputs, sys.stdout.buffer)
-"""
 
 
 def write_litert(
@@ -84,20 +65,3 @@ def signature_definitions(signatures: Mapping[str, Signature]) -> dict[str, dict
         }
         for name, signature in signatures.items()
     }
-
-
-def run_without_tensorflow(folder: str | os.PathLike, requests: Sequence[dict]) -> list[dict]:
-    """Returns the outputs, nested lists by name, of requests to a folder's LiteRT model.
-
-    Raises RuntimeError if the model fails in a process without TensorFlow and Keras.
-    """
-    process = subprocess.run(
-        [sys.executable, "-c", _PROGRAM, os.fspath(folder)],
-        input=pickle.dumps(list(requests)),
-        capture_output=True,
-    )
-    if process.returncode:
-        message = process.stderr.decode(errors="replace").strip()[-1000:]
-        raise RuntimeError(f"the LiteRT model fails in a fresh process: {message}")
-    outputs = [to_arrays(each) for each in pickle.loads(process.stdout)]
-    return [{name: array.tolist() for name, array in each.items()} for each in outputs]

@@ -66,7 +66,7 @@ class Choice(Kind):
         is_real = np.array([[text != "" for text in row] for row in zip(*columns[1:], strict=True)])
         return [each._asdict() for each in chosen(np.stack(outputs), is_real)]
 
-    def outputs(self, inputs, logits):
+    def outputs(self, inputs: Mapping[str, np.ndarray], logits: Any) -> dict:
         is_real_BC = (inputs["input_mask"] > 0).any(axis=-1)
         return columns_of_answers([each._asdict() for each in chosen(logits, is_real_BC)])
 

@@ -262,7 +262,7 @@ class Classifier(Kind):
             for each in predictions
         ]
 
-    def outputs(self, inputs, logits):
+    def outputs(self, inputs: Mapping[str, np.ndarray], logits: Any) -> dict:
         return columns_of_answers(self.answers((), None, logits))
 
     @classmethod

@@ -1,7 +1,7 @@
 """Sentence embeddings (Reimers and Gurevych 2019)."""
 
 import itertools
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -28,7 +28,7 @@ class Embedder(Kind):
     def answers(self, columns: Sequence[list], rows: Any, outputs: Sequence):
         return np.stack(outputs)
 
-    def outputs(self, inputs, logits):
+    def outputs(self, inputs: Mapping[str, np.ndarray], logits: Any) -> dict:
         return {"embedding": logits}
 
     @classmethod

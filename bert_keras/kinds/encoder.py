@@ -1,5 +1,8 @@
 """The encoder alone."""
 
+from collections.abc import Mapping, Sequence
+from typing import Any
+
 import numpy as np
 
 from bert_keras.kinds.kind import Kind
@@ -14,7 +17,7 @@ class Encoder(Kind):
     keras_hub_class = "Backbone"
     signatures = "embeddings"
 
-    def answers(self, columns, rows, outputs):
+    def answers(self, columns: Sequence[list], rows: Any, outputs: Sequence):
         answers = []
         for length, states in zip(rows.lengths, outputs, strict=True):
             row = {name: array[None] for name, array in states.items()}
@@ -23,7 +26,7 @@ class Encoder(Kind):
             answers.append({name: array[0].tolist() for name, array in found.items()})
         return answers
 
-    def outputs(self, inputs, logits):
+    def outputs(self, inputs: Mapping[str, np.ndarray], logits: Any) -> dict:
         """Returns the mean of the states of all tokens, scaled to length 1, and `pooled`."""
         is_real_BT1 = (inputs["input_mask"] > 0)[:, :, None]
         total_BD = (logits["sequence_output"] * is_real_BT1).sum(axis=1)

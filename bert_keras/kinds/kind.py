@@ -98,9 +98,7 @@ class Kind:
         """
         raise NotImplementedError
 
-    def outputs(
-        self, inputs: Mapping[str, np.ndarray], logits: Any
-    ) -> dict[str, np.ndarray | list]:
+    def outputs(self, inputs: Mapping[str, np.ndarray], logits: Any) -> dict:
         """Returns the outputs of the signature `tensors` of an export, with a row for each of B.
 
         `inputs` are the model's inputs, and `logits` its outputs, float32 arrays or dicts of them.

@@ -1,6 +1,6 @@
 """Pretraining: masked language models, next sentences and replaced tokens."""
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any, ClassVar
 
 import numpy as np
@@ -32,7 +32,7 @@ class MaskedTexts(Encoded):
         self.lengths = inputs["input_mask"].sum(axis=1)
         self.num_masks = (inputs["masked_lm_positions"] > 0).sum(axis=1)
 
-    def batch(self, rows):
+    def batch(self, rows: np.ndarray) -> tuple[dict[str, np.ndarray]]:
         length, most = self.lengths[rows].max(), max(1, self.num_masks[rows].max())
         inputs = {name: array[rows, :length] for name, array in self.inputs.items()}
         positions = self.inputs["masked_lm_positions"][rows, :most]
@@ -54,16 +54,16 @@ class MaskedLM(Kind):
     signatures = "masked_lm"
     answers_texts = True
 
-    def encoded(self, columns, labels=None):
+    def encoded(self, columns: Sequence[list], labels: Any = None):
         inputs = encode_masked(self.tokenizer, *columns, max_length=self.metadata.max_length)
         return MaskedTexts(inputs)
 
-    def answers(self, columns, rows: Any, outputs):
+    def answers(self, columns: Sequence[list], rows: Any, outputs: Sequence):
         tokens = self.tokenizer.vocabulary.tokens
         logits = zip(rows.num_masks, (each["masked_lm"] for each in outputs), strict=True)
         return [masked_tokens(logits_PV[:count], tokens) for count, logits_PV in logits]
 
-    def outputs(self, inputs, logits):
+    def outputs(self, inputs: Mapping[str, np.ndarray], logits: Any) -> dict:
         positions_BP, length = inputs["masked_lm_positions"], inputs["input_ids"].shape[1]
         is_valid_BP = (positions_BP > 0) & (positions_BP < length)
         names = self.tokenizer.vocabulary.tokens

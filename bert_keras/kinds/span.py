@@ -3,7 +3,7 @@
 import itertools
 import re
 import unicodedata
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, fields, replace
 from functools import cached_property
 from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple
@@ -272,7 +272,7 @@ class Span(Kind):
             for each in found
         ]
 
-    def outputs(self, inputs, logits):
+    def outputs(self, inputs: Mapping[str, np.ndarray], logits: Any) -> dict:
         is_real_BT, lowest = inputs["input_mask"] > 0, np.finfo(np.float32).min
         return {
             f"{end}_logits": np.where(is_real_BT, logits[end], lowest) for end in ("start", "end")

@@ -1,6 +1,6 @@
 """Labels of words: named entities, parts of speech (Devlin et al. 2018, section 5.3)."""
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from itertools import chain, pairwise
 from operator import itemgetter
 from typing import TYPE_CHECKING, Any, ClassVar
@@ -112,7 +112,7 @@ class Tagger(Kind):
             answers.append(answer)
         return answers
 
-    def outputs(self, inputs, logits):
+    def outputs(self, inputs: Mapping[str, np.ndarray], logits: Any) -> dict:
         probabilities_BTN = softmax(logits) * (inputs["input_mask"] > 0)[:, :, None]
         return {
             "label_ids": probabilities_BTN.argmax(axis=-1).astype(np.int32),

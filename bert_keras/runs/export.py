@@ -6,13 +6,7 @@ from pathlib import Path
 
 from bert_keras.checkpoints.formats import open_text_checkpoint
 from bert_keras.errors import InputError, check_name, suggest_keyword_names
-from bert_keras.exporting.export import (
-    FORMATS,
-    SAVED_MODEL,
-    export_plan,
-    plan_of_model,
-    write_version,
-)
+from bert_keras.exporting.export import export_plan, plan_of_model, write_version
 from bert_keras.exporting.variants.export_variant import (
     MAX_SCORE_DROP,
     SAVED_MODELS,
@@ -24,6 +18,7 @@ from bert_keras.files import StrPath
 from bert_keras.models.loading import load_model
 from bert_keras.models.pretrained import Pretrained
 from bert_keras.runs.settings import Changes, variant_examples
+from bert_keras.serving.version_folder import FORMATS
 from bert_keras.text.tokenizer import TextTokenizer
 
 
@@ -32,7 +27,7 @@ def export(  # noqa: PLR0913 - public; each argument is optional
     model: StrPath | Pretrained,
     path: StrPath,
     *,
-    format: str | Sequence[str] = SAVED_MODEL,
+    format: str | Sequence[str] = FORMATS[0],
     tokenizer: TextTokenizer | None = None,
     labels: Sequence[str] = (),
     max_length: int | None = None,

@@ -16,16 +16,19 @@ from bert_keras.serving.limits import Limits
 from bert_keras.serving.model import ServedModel
 from bert_keras.serving.rest_api import Refusal, Tensors
 
-_LONG_RUN = 0.05  # seconds, after which the other thread may start a run beside it
+_LONG_RUN = 0.05  # seconds; beside a longer run, another thread may start a run
 _BYTES_PER_POSITION = 4  # average bytes of text for one subword
 # One run takes `max_batch_size` rows of up to 64 positions, and fewer rows if they are longer. Long
 # rows already use the whole processor, so a larger batch of them would only add waiting time.
 _SHORT_ROW = 64
-# A short text does not wait for a long one: texts under 250 bytes share runs, and a longer text
-# shares runs with texts of at least half its length.
-_SHORTEST_CLASS = 6
+# A short text does not wait for a long one: texts under 64 positions (about 250 bytes) share runs,
+# and a longer text shares runs with texts whose length has the same number of bits.
+_MIN_LENGTH_BITS = 6
 # A request that cannot be split may have this many times the positions of a normal run.
-_MAX_RUNS = 16
+_MAX_UNSPLIT_FACTOR = 16
+
+
+_ALL = ...  # as an index, all rows
 
 
 @dataclass(eq=False)
@@ -42,7 +45,7 @@ class QueuedRequest:
     def finish(self) -> None:
         """Sets the result, in the order of the rows of the request."""
         outputs = _concatenate([outputs for _, outputs in self.outputs])
-        if self.outputs[0][0].rows is not ...:
+        if self.outputs[0][0].rows is not _ALL:
             rows = np.argsort(np.concatenate([part.rows for part, _ in self.outputs]))
             outputs = {name: array[rows] for name, array in outputs.items()}
         with contextlib.suppress(InvalidStateError):  # the client has disconnected
@@ -52,7 +55,7 @@ class QueuedRequest:
 @dataclass(frozen=True, eq=False)
 class _Part:
     request: QueuedRequest
-    rows: Any = ...  # row numbers; `...`: all rows, which cannot be split
+    rows: Any = _ALL  # row indices, or _ALL for a request that cannot be split
     max_rows: int = 0  # the most rows of a run that begins with this part
     key: object = None  # parts with equal keys can share a run; None: the part runs alone
 
@@ -65,15 +68,14 @@ class Batcher:
     """Runs a model in threads; compatible requests in the queue share a run.
 
     A request that arrives alone runs at once. While a run takes less than `_LONG_RUN`, new requests
-    wait for its end and share the next run, also with the next requests of its clients. If a
-    request has more rows than one run takes, its longest rows run first, and its remaining rows run
-    after the other queued requests.
+    queue for the next run. After a run, the queue waits briefly for the clients of that run to send
+    again, so that they share the next one. If a request has more rows than one run takes, its
+    longest rows run first, and its remaining rows run after the other queued requests.
 
     Args:
         model: The model to run; `close` closes it.
         limits: The limits of a run and of a text.
         on_run: Called after each run with `num_requests` and its `seconds`.
-        num_threads: The number of threads. While one runs a long request, another runs the others.
         return_share: How long the queue waits for the next requests of the last run's clients, as
             a fraction of that run's time.
     """
@@ -94,10 +96,10 @@ class Batcher:
         self._queue: deque[_Part] = deque()
         self._changed = threading.Condition()
         self._closed = False
-        self._num_running = model.num_threads
+        self._num_live_threads = model.num_threads
         self._started: dict[int, float] = {}  # thread -> when its present run started
-        self._num_returning = 0  # clients of the last run that may send their next request
-        self._returned_at = 0.0  # until when the queue waits for them
+        self._num_expected_clients = 0  # of the last run that may send again
+        self._wait_deadline = 0.0  # when the queue stops waiting for them
         new_thread = partial(threading.Thread, target=self._work, name="batcher", daemon=True)
         self._threads = [new_thread() for _ in range(model.num_threads)]
         for thread in self._threads:
@@ -108,18 +110,19 @@ class Batcher:
         request = QueuedRequest(signature_name, tensors)
         lengths = [_lengths(array) for array in tensors.values()]
         longest = max(int(each.max(initial=1)) for each in lengths)
-        most = self._limits.max_text_bytes
+        max_text_bytes = self._limits.max_text_bytes
         has_texts = any(each.dtype == object for each in tensors.values())
-        if has_texts and _BYTES_PER_POSITION * (longest - 1) > most:
-            raise Refusal(f"A text has more than {most} bytes; divide it", status=413)
+        if has_texts and _BYTES_PER_POSITION * (longest - 1) > max_text_bytes:
+            raise Refusal(f"A text has more than {max_text_bytes} bytes; divide it", status=413)
         num_rows = {len(each) for each in lengths}
         if self.model.is_row_wise(signature_name, tensors) and len(num_rows) == 1 and max(num_rows):
             self._split(request, np.maximum.reduce(lengths))
         else:
-            most = max(_MAX_RUNS * self._max_positions // longest, self._limits.max_batch_size)
-            if max(num_rows) > most:
+            max_rows = _MAX_UNSPLIT_FACTOR * self._max_positions // longest
+            max_rows = max(max_rows, self._limits.max_batch_size)
+            if max(num_rows) > max_rows:
                 found = f"The request has {max(num_rows)} rows, which run together"
-                raise Refusal(f"{found}; expected at most {most} of this length")
+                raise Refusal(f"{found}; expected at most {max_rows} of this length")
             request.parts.append(_Part(request))
         request.num_open = len(request.parts)
         return request
@@ -129,22 +132,22 @@ class Batcher:
         order = np.argsort(-lengths, kind="stable")
         lengths = lengths[order]
         max_rows = np.clip(self._max_positions // lengths, 1, self._limits.max_batch_size).tolist()
-        kinds = [(name, a.dtype, a.shape[1:]) for name, a in sorted(request.tensors.items())]
+        array_specs = [(name, a.dtype, a.shape[1:]) for name, a in sorted(request.tensors.items())]
         start = 0
         while start < len(order):
-            length_class = max(int(lengths[start]).bit_length(), _SHORTEST_CLASS)
-            key = (length_class, request.signature_name, kinds)
+            length_class = max(int(lengths[start]).bit_length(), _MIN_LENGTH_BITS)
+            key = (length_class, request.signature_name, array_specs)
             rows = order[start : start + max_rows[start]]
             request.parts.append(_Part(request, rows, max_rows[start], key))
             start += len(rows)
 
     def submit(self, request: QueuedRequest) -> Future:
-        """Returns a future of the outputs. If it is cancelled before, the request does not run."""
+        """Returns a future of the outputs. Cancelling it before the run drops the request."""
         with self._changed:
             if self._closed:
                 raise Refusal("The server is shutting down", status=503)
             self._queue.append(request.parts.popleft())
-            self._num_returning = max(0, self._num_returning - 1)
+            self._num_expected_clients = max(0, self._num_expected_clients - 1)
             self._changed.notify()
         return request.future
 
@@ -162,11 +165,11 @@ class Batcher:
             self._run(batch)
             with self._changed:
                 end, start = time.monotonic(), self._started.pop(threading.get_ident())
-                self._returned_at = end + self._return_share * (end - start)
+                self._wait_deadline = end + self._return_share * (end - start)
                 self._changed.notify_all()
         with self._changed:
-            self._num_running -= 1
-            if not self._num_running:
+            self._num_live_threads -= 1
+            if not self._num_live_threads:
                 self.model.close()
 
     def _next_batch(self) -> list[_Part] | None:
@@ -177,10 +180,10 @@ class Batcher:
                     self._changed.wait(seconds)
                     continue
                 first = self._queue.popleft()
-                # The future is done if the client has disconnected or a part of it failed.
+                # The future is done if the client has disconnected or an earlier part has failed.
                 if not first.request.future.done():
                     self._started[threading.get_ident()] = time.monotonic()
-                    self._num_returning = 0
+                    self._num_expected_clients = 0
                     return self._batch_with(first)
             return None
 
@@ -190,9 +193,10 @@ class Batcher:
             return 0
         if not self._queue:
             return threading.TIMEOUT_MAX
-        starts_at = max(self._started.values(), default=-_LONG_RUN) + _LONG_RUN
-        if self._num_returning > 0 and len(self._queue) < self._limits.max_batch_size:
-            starts_at = max(starts_at, self._returned_at)
+        # The latest run that is still running may end soon, and the queue then shares a run.
+        starts_at = max((start + _LONG_RUN for start in self._started.values()), default=0.0)
+        if self._num_expected_clients > 0 and len(self._queue) < self._limits.max_batch_size:
+            starts_at = max(starts_at, self._wait_deadline)
         return max(0, starts_at - time.monotonic())
 
     def _batch_with(self, first: _Part) -> list[_Part]:
@@ -214,7 +218,7 @@ class Batcher:
     def _run(self, batch: list[_Part]) -> None:
         try:
             self._run_model(batch)
-        except Exception as error:  # an unexpected one must not end the thread
+        except Exception as error:  # or the thread would end
             for part in batch:
                 if isinstance(error, Refusal) and len(batch) > 1:
                     self._run([part])  # so that no request gets another request's error
@@ -230,15 +234,15 @@ class Batcher:
             self._on_run(num_requests=len(batch), seconds=time.perf_counter() - start)
         stop = 0
         for part in batch:
-            of_part = outputs
-            if part.rows is not ...:
+            part_outputs = outputs
+            if part.rows is not _ALL:
                 first, stop = stop, stop + len(part.rows)
-                of_part = {name: array[first:stop] for name, array in outputs.items()}
+                part_outputs = {name: array[first:stop] for name, array in outputs.items()}
             with self._changed:  # another thread may run another part of the same request
-                part.request.outputs.append((part, of_part))
+                part.request.outputs.append((part, part_outputs))
                 part.request.num_open -= 1
                 is_finished = not part.request.num_open
-                self._num_returning += is_finished
+                self._num_expected_clients += is_finished
             if is_finished:
                 part.request.finish()
 

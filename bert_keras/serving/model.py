@@ -3,13 +3,13 @@
 import abc
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
+from importlib.util import find_spec
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
 import numpy as np
 
 from bert_keras.serving.rest_api import Refusal, Tensors
-from bert_keras.serving.verify import register_text_ops
 from bert_keras.serving.version_folder import METADATA
 
 # TensorFlow error code -> HTTP status, from ToHTTPStatusCode in
@@ -173,6 +173,14 @@ def _row_shapes(signature: dict) -> dict[str, list[int]]:
     )
     has_rows = all(shape[:1] == [-1] for shape in [*inputs.values(), *outputs.values()])
     return inputs if has_rows and all(-1 not in shape[1:] for shape in outputs.values()) else {}
+
+
+def register_text_ops() -> None:
+    """Registers the ops of tensorflow-text, which TF Serving contains, without importing Keras."""
+    import tensorflow as tf
+
+    package = Path(cast(Any, find_spec("tensorflow_text")).origin).parent
+    tf.load_library(str(package / "python" / "ops"))
 
 
 def _load_error(error: Any, folder: Path) -> LoadError:

@@ -8,6 +8,7 @@ from bert_keras.errors import InputError
 from bert_keras.files import file_sha256, json_object, refuse_existing
 
 METADATA = "assets.extra/bert_keras.json"
+FORMATS = ("tf_saved_model", "litert")  # as Keras names them
 LITERT = "model.tflite"  # the model in LiteRT's format
 WARMUP = "assets.extra/tf_serving_warmup_requests"
 LARGEST_VERSION = 2**63 - 1  # TF Serving parses an int64 and ignores other folders

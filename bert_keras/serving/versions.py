@@ -12,9 +12,9 @@ from bert_keras.errors import InputError
 from bert_keras.files import StrPath, check_exists
 from bert_keras.serving.batching import Batcher
 from bert_keras.serving.limits import Limits
-from bert_keras.serving.model import LoadError, SessionModel
+from bert_keras.serving.model import LoadError, ServedModel, SessionModel
 from bert_keras.serving.rest_api import CODES, DEFAULT_SIGNATURE, Call, Refusal
-from bert_keras.serving.version_folder import LITERT, WARMUP, changed_file, is_version
+from bert_keras.serving.version_folder import FORMATS, LITERT, WARMUP, changed_file, is_version
 
 
 def chosen_versions(model_folder: StrPath, numbers: Sequence[int] = ()) -> dict[int, Path]:
@@ -40,13 +40,9 @@ def load_version(folder: Path, *, limits: Limits, on_run: Callable[..., None]) -
     """Loads a version and runs its warm-up requests; LoadError if one fails, as in TF Serving."""
     if name := changed_file(folder):
         raise LoadError("DATA_LOSS", f"{name} is not the file that bert-keras export wrote")
-    if (folder / LITERT).is_file():
-        from bert_keras.serving.litert import LiteModel
-
-        return Batcher(LiteModel(folder), limits=limits, on_run=on_run)
-    model = SessionModel(folder, seconds=limits.seconds)
+    model = open_model(folder, seconds=limits.seconds)
     try:
-        for request in warmup_requests(folder):
+        for request in warmup_requests(folder) if isinstance(model, SessionModel) else ():
             name, inputs = request["signature"] or DEFAULT_SIGNATURE, request["inputs"]
             try:
                 if model.inputs.get(name, {}).keys() != inputs.keys():
@@ -60,6 +56,15 @@ def load_version(folder: Path, *, limits: Limits, on_run: Callable[..., None]) -
         model.close()
         raise
     return Batcher(model, limits=limits, on_run=on_run)
+
+
+def open_model(folder: Path, *, format: str | None = None, seconds: float = 30.0) -> ServedModel:
+    """Loads a version in a format of `FORMATS`, by default in LiteRT's if the folder has it."""
+    if format == FORMATS[1] or (format is None and (folder / LITERT).is_file()):
+        from bert_keras.serving.litert import LiteModel
+
+        return LiteModel(folder)
+    return SessionModel(folder, seconds=seconds)
 
 
 def warmup_requests(folder: Path) -> list[dict]:

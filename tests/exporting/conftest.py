@@ -9,7 +9,7 @@ import tensorflow as tf
 from tensorflow.core.protobuf.saved_model_pb2 import SavedModel
 
 from bert_keras.exporting import export as export_module
-from bert_keras.serving.verify import run_requests
+from bert_keras.exporting.verify import run_requests
 from bert_keras.text.tokenizer import WordPieceTokenizer
 from bert_keras.text.vocab import SPECIAL_TOKENS, Vocabulary
 

@@ -25,13 +25,13 @@ from bert_keras.errors import InputError
 from bert_keras.exporting import export as export_module
 from bert_keras.exporting.servable import checked_tensors, tensor_specs, traced
 from bert_keras.exporting.text_ops.text_to_inputs import TextToInputs
+from bert_keras.exporting.verify import run_in_fresh_process, run_requests
 from bert_keras.runs.export import export
 from bert_keras.serving import version_folder
 from bert_keras.serving.container_files import instructions
 from bert_keras.serving.limits import Limits
 from bert_keras.serving.model import LoadError
 from bert_keras.serving.server import running_server
-from bert_keras.serving.verify import run_in_fresh_process, run_requests
 from bert_keras.serving.versions import load_version, warmup_requests
 from bert_keras.text.fast_tokenizer import tokenizer_of
 from bert_keras.text.tokenizer import WordPieceTokenizer

@@ -14,7 +14,8 @@ from bert_keras.serving.rest_api import Refusal
 class Model:
     """Doubles x or measures texts; records the rows of every run; can block a run."""
 
-    def __init__(self):
+    def __init__(self, num_threads=1):
+        self.num_threads = num_threads
         self.runs = []  # the number of rows, or the lengths of the texts, of every run
         self.go, self.started, self.closed = threading.Event(), threading.Event(), threading.Event()
         self.go.set()
@@ -47,7 +48,7 @@ def batching(model, **settings):
     """Starts a batcher; `shared` becomes the number of requests of every run."""
     shared, limits = [], Limits(max_batch_size=4, max_text_bytes=2000)
     settings = {"on_run": lambda num_requests, seconds: shared.append(num_requests), **settings}
-    batcher = Batcher(model, limits=limits, **{"num_threads": 1, **settings})
+    batcher = Batcher(model, limits=limits, **settings)
     batcher.shared = shared
     try:
         yield batcher
@@ -153,15 +154,15 @@ def test_a_large_request_runs_in_parts_and_other_requests_run_in_between(model):
         assert model.runs == [[1000], [750], [700], [8, 9, 10, 11], [6, 7]]
 
 
-def test_parts_that_finish_out_of_order_are_sorted(model):
-    with batching(model, num_threads=3) as batcher:
+def test_parts_that_finish_out_of_order_are_sorted():
+    with batching(Model(num_threads=3)) as batcher:
         futures = [submit(batcher, "f", floats(*range(size))) for size in range(1, 60)]
         for size, future in enumerate(futures, start=1):
             assert values(future) == [*range(0, 2 * size, 2)]
 
 
-def test_a_slow_request_leaves_a_thread_to_other_requests(model):
-    with batching(model, num_threads=2) as batcher:
+def test_a_slow_request_leaves_a_thread_to_other_requests():
+    with batching(model := Model(num_threads=2)) as batcher:
         model.go.clear()
         slow = submit(batcher, "f", np.ones([1, 9, 9]))
         assert model.started.wait(10)

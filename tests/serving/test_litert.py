@@ -1,13 +1,24 @@
 """Models in LiteRT's format answer as the SavedModels do, without TensorFlow and Keras."""
 
+import json
+import subprocess
+import sys
+
 import numpy as np
 import pytest
 
+from bert_keras import load_exported
+from bert_keras.errors import InputError
 from bert_keras.kinds.known import KINDS
 from bert_keras.models.loading import MODELS
+from bert_keras.runs.export import export
 from bert_keras.serving.litert import LiteModel
 from bert_keras.serving.model import SessionModel
+from bert_keras.serving.rest_api import Refusal
+from bert_keras.serving.version_folder import LITERT
 from bert_keras.text.fast_tokenizer import tokenizer_of
+from tests.exporting.variants.fine_tuned import TEXTS as FILMS
+from tests.exporting.variants.fine_tuned import fine_tuned
 from tests.factories import random_metadata, tiny_vocabulary, with_noise
 
 pytest.importorskip("ai_edge_litert")
@@ -61,3 +72,62 @@ def test_every_signature_answers_as_the_saved_model(kind, tmp_path):
             else:
                 np.testing.assert_array_equal(actual[output], array)
         assert lite.is_row_wise(name, tensors) == session.is_row_wise(name, tensors)
+
+
+def test_int8_is_smaller_and_close_to_float32(tmp_path):
+    model, data = fine_tuned("regression", tmp_path)
+    options = {"format": "litert", "data": data, "task": "regression", "max_score_drop": 2}
+    folders = [
+        export(model, tmp_path / "one" / "1", format="litert"),
+        export(model, tmp_path / "two" / "1", variant="int8", **options),
+    ]
+    large, small = ((folder / LITERT).stat().st_size for folder in folders)
+    assert small < 0.5 * large
+    scores, rounded = (
+        np.array([each["score"] for each in load_exported(folder).predict(FILMS)])
+        for folder in folders
+    )
+    assert (scores != rounded).any()
+    np.testing.assert_allclose(rounded, scores, atol=0.05 * np.ptp(scores))
+
+
+def test_predict_answers_as_the_keras_model(tmp_path):
+    model, folder = exported(KINDS["BertClassifier"], tmp_path)
+    pairs = ["the good river .", "a bad film"], ["the film was good .", "good"]
+    exported_model = load_exported(folder.parent)  # of the latest version
+    expected, actual = model.predict(pairs, verbose=0), exported_model.predict(pairs)
+    for one, other in zip(expected, actual, strict=True):
+        assert one["label"] == other["label"]
+        np.testing.assert_allclose(one["probabilities"], other["probabilities"], atol=1e-6)
+    with pytest.raises(InputError):
+        exported_model.predict(pairs[0])
+
+
+def test_impossible_ids_are_refused(tmp_path):
+    lite = LiteModel(exported(KINDS["BertEncoder"], tmp_path)[1])
+    for name, value in ("input_ids", 999), ("input_mask", 2), ("segment_ids", -1):
+        with pytest.raises(Refusal):
+            lite.predict("tensors", {**IDS, name: np.full((3, 4), value, np.int32)})
+    with pytest.raises(Refusal):
+        lite.predict("tensors", {**IDS, "input_mask": np.ones((3, 5), np.int32)})
+    long = {name: np.ones((1, 65), np.int32) for name in IDS}
+    with pytest.raises(Refusal):
+        lite.predict("tensors", long)
+
+
+def test_the_command_line_and_the_server_need_no_tensorflow(tmp_path):
+    _, folder = exported(KINDS["BertClassifier"], tmp_path)
+    program = f"""
+import json, sys
+from bert_keras.cli import main
+from bert_keras.serving.client import Client
+from bert_keras.serving.server import running_server
+main(["predict", "--json", {str(folder)!r}, "the good river .", "a film"])
+with running_server({str(folder.parent)!r}) as url, Client(url + "/v1/models/tiny") as client:
+    answer = client.predict([{{"text": "the good river .", "text_pair": "a film"}}])
+print(json.dumps(answer), *sorted({{"tensorflow", "keras", "h5py"}} & {{*sys.modules}}))
+"""
+    process = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True)
+    assert process.returncode == 0, process.stderr
+    printed, served = process.stdout.rsplit("\n", 2)[:2]
+    assert json.loads(printed)[0]["labels"] == json.loads(served)[0]["labels"]

@@ -1,10 +1,10 @@
 """Exports a smaller or faster variant of a fine-tuned model and compares it with float32."""
 
-import contextlib
 import shutil
 import tempfile
 import time
 from collections.abc import Callable, Mapping, Sequence
+from contextlib import ExitStack, closing
 from pathlib import Path
 from statistics import median
 from typing import TYPE_CHECKING, Any, NamedTuple
@@ -17,9 +17,10 @@ from bert_keras.data.encoded import Encoded, longest_first_batches
 from bert_keras.errors import InputError
 from bert_keras.exporting.variants.variant import Bfloat16, Float16, Variant
 from bert_keras.files import StrPath, atomic_folder, json_object, readable_size, write_json
-from bert_keras.serving.litert import LiteModel
-from bert_keras.serving.verify import Run, loaded
-from bert_keras.serving.version_folder import LITERT, METADATA
+from bert_keras.serving.version_folder import METADATA
+from bert_keras.serving.versions import open_model
+
+Run = Callable[[str, dict], Mapping[str, np.ndarray]]  # (signature, inputs) -> outputs
 
 if TYPE_CHECKING:
     from bert_keras.downstream.task import Task
@@ -63,13 +64,16 @@ def export_variant(
     with (
         atomic_folder(folder) as new_folder,
         tempfile.TemporaryDirectory(dir=new_folder) as scratch,
-        contextlib.ExitStack() as open_models,
+        ExitStack() as open_models,
     ):
         named = Path(folder.resolve().parent.name, folder.name)  # warm-up requests have this name
         folders = {name: Path(scratch, name, named) for name in (_FLOAT32, variant)}
         write(folders[_FLOAT32])
         write(folders[variant], variant)
-        runs = {name: _opened(path, open_models) for name, path in folders.items()}
+        models = {name: open_model(path) for name, path in folders.items()}
+        runs = {
+            name: open_models.enter_context(closing(each)).predict for name, each in models.items()
+        }
         times = measure_seconds(runs, scored)
         figures = {}
         for name, run in runs.items():
@@ -84,12 +88,6 @@ def export_variant(
         for each in folders[variant].iterdir():
             shutil.move(each, new_folder)
     return folder
-
-
-def _opened(folder: Path, open_models: contextlib.ExitStack) -> Run:
-    if (folder / LITERT).is_file():
-        return LiteModel(folder).predict
-    return open_models.enter_context(loaded(folder))
 
 
 def measure_score(run: Run, scored: Scoring) -> float:

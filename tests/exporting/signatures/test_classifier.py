@@ -6,8 +6,8 @@ import tensorflow as tf
 
 from bert_keras.data.preprocessor import Preprocessor
 from bert_keras.exporting.signatures.classifier import classifier_outputs
+from bert_keras.exporting.verify import run_requests
 from bert_keras.models.task_models import BertClassifier
-from bert_keras.serving.verify import run_requests
 from bert_keras.text.packing import encode
 from bert_keras.text.tokenizer import WordPieceTokenizer
 from tests.factories import assert_served, letter_vocabulary, tiny_config, with_noise

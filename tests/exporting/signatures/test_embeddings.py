@@ -7,8 +7,8 @@ import pytest
 
 from bert_keras import BertEncoder, BertSentenceEncoder
 from bert_keras.config import DenseModule, EmbeddingConfig, NormalizeModule
+from bert_keras.exporting.verify import run_requests
 from bert_keras.runs.export import export
-from bert_keras.serving.verify import run_requests
 from bert_keras.text.packing import encode
 from tests.exporting.conftest import TOKENIZER, VOCABULARY
 from tests.factories import tiny_config, with_noise

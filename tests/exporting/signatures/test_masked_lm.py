@@ -6,9 +6,9 @@ import tensorflow as tf
 
 from bert_keras import BertPretrainer
 from bert_keras.exporting.signatures.masked_lm import NUM_TOKENS
+from bert_keras.exporting.verify import run_requests
 from bert_keras.kinds.kind import softmax
 from bert_keras.runs.export import export
-from bert_keras.serving.verify import run_requests
 from bert_keras.text.packing import encode_masked
 from tests.exporting.conftest import TOKENIZER, VOCABULARY
 from tests.factories import tiny_config, with_noise

@@ -8,9 +8,9 @@ from bert_keras import BertMultipleChoice
 from bert_keras.data.preprocessor import ChoicePreprocessor
 from bert_keras.exporting.signatures.multiple_choice import served_multiple_choice
 from bert_keras.exporting.text_ops.text_to_inputs import WINDOWS_AT_ONCE, TextToInputs
+from bert_keras.exporting.verify import run_requests
 from bert_keras.kinds.kind import softmax
 from bert_keras.runs.export import export
-from bert_keras.serving.verify import run_requests
 from bert_keras.text.packing import encode
 from tests.exporting.conftest import TOKENIZER, VOCABULARY
 from tests.factories import assert_served, tiny_config, with_noise

@@ -12,10 +12,10 @@ from bert_keras.downstream.squad.task import SQUAD_TASKS
 from bert_keras.errors import InputError
 from bert_keras.exporting.signatures.question_answering import best_spans, passages_of
 from bert_keras.exporting.text_ops.text_to_inputs import TextToInputs
+from bert_keras.exporting.verify import run_requests
 from bert_keras.kinds.span import best_spans as offline_spans
 from bert_keras.kinds.windows import Question
 from bert_keras.runs.export import export
-from bert_keras.serving.verify import run_requests
 from bert_keras.text.tokenizer import WordPieceTokenizer
 from tests.factories import assert_served, letter_vocabulary, tiny_config, with_noise
 

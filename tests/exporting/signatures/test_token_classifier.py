@@ -10,9 +10,9 @@ import tensorflow as tf
 from bert_keras import BertTokenClassifier
 from bert_keras.downstream.batches import Predictor
 from bert_keras.downstream.ner.task import NER_TASK
+from bert_keras.exporting.verify import run_requests
 from bert_keras.kinds.words import Sentence, bio_tag, tagged_entities
 from bert_keras.runs.export import export
-from bert_keras.serving.verify import run_requests
 from bert_keras.text.tokenizer import WordPieceTokenizer, google_words
 from tests.factories import assert_served, letter_vocabulary, tiny_config, with_noise
 

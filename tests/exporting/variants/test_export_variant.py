@@ -14,11 +14,12 @@ from bert_keras.exporting.variants.export_variant import (
     measure_score,
     measure_seconds,
 )
+from bert_keras.exporting.verify import run_requests
 from bert_keras.models.loading import load_model
 from bert_keras.runs.evaluate import predict_examples
 from bert_keras.runs.export import export
-from bert_keras.serving.verify import loaded, run_requests
 from bert_keras.serving.version_folder import METADATA
+from bert_keras.serving.versions import open_model
 from tests.exporting.variants.fine_tuned import TABLES, fine_tuned
 
 
@@ -84,9 +85,9 @@ def test_an_export_has_the_score_of_its_model(tmp_path, name, not_verified):
     task, examples, predicted = predict_examples(model, data, task=name)
     encoded = task.encode(examples, load_model(model).tokenizer)
     scored = Scoring(task, examples, encoded)
-    with loaded(written) as run:
-        actual = measure_score(run, scored)
-        times = measure_seconds({"model": run}, scored)
+    run = open_model(written).predict
+    actual = measure_score(run, scored)
+    times = measure_seconds({"model": run}, scored)
     expected = 100 * task.score(examples, predicted)[task.metric]
     assert 0 < abs(expected) < 100
     assert actual == pytest.approx(expected, abs=1e-3)
