@@ -177,8 +177,7 @@ def print_field(name: str, text: object, *, file: TextIO | None = None) -> None:
     print(f"{name:<12}{printable(text)}", file=file)
 
 
-def require(package: str, *, what: str, extra: str = "") -> None:
+def require(package: str, *, what: str) -> None:
     """Raises InputError if a package that `what` needs is not installed."""
     if importlib.util.find_spec(package) is None:
-        name = f"'bert-keras[{extra}]'" if extra else "bert-keras"
-        raise InputError(f"{what} needs {package}; pip install {name} installs it")
+        raise InputError(f"{what} needs {package}; pip install bert-keras installs it")

@@ -8,7 +8,6 @@ import keras
 import tensorflow as tf
 from tensorflow.core.framework.types_pb2 import DataType
 
-from bert_keras.errors import require
 from bert_keras.exporting.servable import Signature, input_specs
 
 
@@ -24,7 +23,6 @@ def write_litert(
         is_int8: Whether to store the kernels of dense layers and the embeddings in 8 bits. LiteRT
             then multiplies them with activations that it rounds to 8 bits at run time.
     """
-    require("ai_edge_litert", what="the format litert", extra="litert")
 
     def logits(**inputs):
         outputs = model(inputs, training=False)

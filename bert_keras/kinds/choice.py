@@ -67,8 +67,8 @@ class Choice(Kind):
         return [each._asdict() for each in chosen(np.stack(outputs), is_real)]
 
     def outputs(self, inputs: Mapping[str, np.ndarray], logits: Any) -> dict:
-        is_real_BC = (inputs["input_mask"] > 0).any(axis=-1)
-        return columns_of_answers([each._asdict() for each in chosen(logits, is_real_BC)])
+        is_real_BC = np.any(inputs["input_mask"] > 0, axis=-1, keepdims=False)
+        return columns_of_answers([each._asdict() for each in chosen(logits, np.array(is_real_BC))])
 
     @classmethod
     def columns_of_words(cls, texts: Sequence[str], *, num_columns: int, source: str):

@@ -17,7 +17,7 @@ from jinja2 import Template
 from prometheus_client import CollectorRegistry, Gauge, Histogram, ProcessCollector, generate_latest
 from starlette.applications import Starlette
 from starlette.requests import ClientDisconnect, Request
-from starlette.responses import HTMLResponse, Response
+from starlette.responses import HTMLResponse, PlainTextResponse, Response
 from starlette.types import Receive, Scope, Send
 
 from bert_keras.files import StrPath
@@ -27,6 +27,7 @@ from bert_keras.serving.limits import BodyReader, Limits
 from bert_keras.serving.rest_api import CODES, DEFAULT_SIGNATURE, Call, Refusal, Tensors, json_bytes
 from bert_keras.serving.versions import Versions, load_version
 
+HEALTH_PATH = "/healthz"  # for load balancers; TF Serving has none
 METRICS_PATH = "/monitoring/prometheus/metrics"
 _NOT_FOUND = "<HTML><HEAD>\n<TITLE>404 Not Found</TITLE>\n</HEAD><BODY>\n"
 _NOT_FOUND += "<H1>Not Found</H1>\n</BODY></HTML>\n"
@@ -108,6 +109,9 @@ class _Server:
             path = f"{path}?{query}"
         if (request.method, path) == ("GET", "/") and "html" in request.headers.get("accept", ""):
             return self._page
+        if path == HEALTH_PATH:
+            is_ready = self.versions.is_available
+            return PlainTextResponse(["loading\n", "ok\n"][is_ready], [503, 200][is_ready])
         if path == METRICS_PATH:
             return Response(generate_latest(self._registry), media_type="text/plain")
         if not path.startswith("/v1/"):

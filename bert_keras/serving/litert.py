@@ -1,7 +1,8 @@
 """Runs models in LiteRT's format, without TensorFlow and Keras."""
 
+import os
 import threading
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
@@ -10,7 +11,7 @@ from tqdm import tqdm
 
 from bert_keras.config import ModelMetadata
 from bert_keras.data.encoded import longest_first_batches, say_cut
-from bert_keras.errors import InputError, check_count, require, suggest_keyword_names
+from bert_keras.errors import InputError, check_count, suggest_keyword_names
 from bert_keras.files import StrPath, check_exists, json_object
 from bert_keras.kinds.choice import Choice
 from bert_keras.kinds.kind import columns_of_answers, softmax
@@ -40,15 +41,20 @@ class ExportedModel:
     """
 
     def __init__(self, folder: Path, *, num_threads: int | None = None):
-        self.folder, stored = folder, json_object(folder / METADATA)
+        from ai_edge_litert.interpreter import Interpreter
+
+        stored = json_object(folder / METADATA)
         self.metadata = ModelMetadata.from_dict(stored["card"])
         self.signatures: dict[str, dict] = stored["signatures"]
         if (vocabulary := vocabulary_in(folder / "assets")) is None:
             raise InputError(f"{folder}/assets has no vocabulary; export the model again")
         tokenizer = tokenizer_of(vocabulary, **self.metadata.tokenizer_settings)
         self.kind = KINDS[self.metadata.model](self.metadata, tokenizer)
-        self._run = _runner(folder / LITERT, num_threads=num_threads)
-        self._lock = threading.Lock()
+        has_affinity = hasattr(os, "sched_getaffinity")  # macOS and Windows have not
+        processors = len(os.sched_getaffinity(0)) if has_affinity else os.cpu_count()
+        interpreter = Interpreter(str(folder / LITERT), num_threads=num_threads or processors)
+        self._run = interpreter.get_signature_runner()
+        self._one_run = threading.Lock()
 
     @suggest_keyword_names
     def predict(self, x: Any, batch_size: int = _BATCH_SIZE, verbose: str | int = "auto") -> Any:
@@ -106,7 +112,7 @@ class ExportedModel:
             is_valid_BP = (positions_BP > 0) & (positions_BP < length)
             inputs = {**inputs, "masked_lm_positions": positions_BP * is_valid_BP}
         arrays = {name: np.ascontiguousarray(array, np.int32) for name, array in inputs.items()}
-        with self._lock:
+        with self._one_run:
             return self._run(**arrays)
 
 
@@ -123,7 +129,7 @@ def load_exported(path: StrPath, *, num_threads: int | None = None) -> ExportedM
         A model whose `predict` takes texts.
 
     Raises:
-        InputError: The folder holds no such model, or ai-edge-litert is not installed.
+        InputError: The folder holds no such model.
 
     Example:
 
@@ -139,17 +145,6 @@ def load_exported(path: StrPath, *, num_threads: int | None = None) -> ExportedM
     if not (folder / LITERT).is_file():
         raise InputError(f"{folder} has no {LITERT}; export the model with --format litert")
     return ExportedModel(folder, num_threads=num_threads)
-
-
-def _runner(path: Path, *, num_threads: int | None) -> Callable[..., dict[str, np.ndarray]]:
-    """Returns the function from the inputs of a model file, by name, to its outputs."""
-    require("ai_edge_litert", what="a model in LiteRT's format", extra="serve")
-    import os
-
-    from ai_edge_litert.interpreter import Interpreter
-
-    num_threads = num_threads or len(os.sched_getaffinity(0))
-    return Interpreter(str(path), num_threads=num_threads).get_signature_runner()
 
 
 class LiteModel(ServedModel):

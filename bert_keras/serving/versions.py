@@ -199,6 +199,11 @@ class Versions:
         versions = list(self._versions.values())  # a copy, as another thread may change the dict
         return [version for version in versions if version.state == "AVAILABLE"]
 
+    @property
+    def is_available(self) -> bool:
+        """Whether a version answers requests."""
+        return bool(self._available())
+
     def statuses(self, call: Call) -> list[dict[str, object]]:
         """Returns the states of the requested versions, newest first."""
         versions = sorted(self._versions.items(), reverse=True) if call.model == self.name else ()

@@ -21,7 +21,6 @@ from tests.exporting.variants.fine_tuned import TEXTS as FILMS
 from tests.exporting.variants.fine_tuned import fine_tuned
 from tests.factories import random_metadata, tiny_vocabulary, with_noise
 
-pytest.importorskip("ai_edge_litert")
 TEXTS = [b"the good river .", b"", b"a [MASK] film is [MASK] .", b"bank " * 30, b"un \xff \xc3\xa9"]
 CONTEXTS = [b"the film was good .", b"", b" ", b"the bank is a bad bank . " * 9, b"good"]
 IDS = {

@@ -19,7 +19,7 @@ PRIVATE_NAMES = {
     "_trainable_variables": (OWN_LIST, "training/optimizer"),
     "_initializer": ("each weight is read once, to its place", "checkpoints/pretrained"),
     "_flatten_layers": (LAYERS, "checkpoints/pretrained", "exporting/variants/variant"),
-    "tensorflow.python.saved_model.loader_impl": (DEPRECATED, "exporting/verify", "serving/model"),
+    "tensorflow.python.saved_model.loader_impl": (DEPRECATED, "serving/model"),
     "_make_callable_from_options": ("`Session.run` checks static shapes", "serving/model"),
 }
 PUBLIC = {"_replace", "_asdict", "_fields", "_exit"}  # of named tuples, and of os
