@@ -15,8 +15,8 @@ from bert_keras.runs.settings import check_examples, variant_examples
 from bert_keras.serving.version_folder import FORMATS
 
 CHECKPOINTS = ("bert-keras", "google", "huggingface", "sentence-transformers")
-FORMAT_HELP = "tf_saved_model for TF Serving, litert for bert-keras serve, or both"
-VARIANTS = ("float16", "bfloat16", "int8")
+FORMAT_HELP = "tf_saved_model (default) for TF Serving, litert for bert-keras serve, or both"
+VARIANTS = ("bfloat16", "int8")
 
 
 @command(
@@ -65,8 +65,8 @@ def inspect(options: argparse.Namespace) -> None:
     option("--num-texts", "N", "number of texts of a classifier, 1 or 2", type=int, choices=(1, 2)),
     option("-o --output", "DIR", "folder of all exported models", "saved_models"),
     option("--serving-config", "DIR", "folder for files of Compose, Kubernetes, KServe and Vertex"),
-    option("--format", "FORMAT", FORMAT_HELP, FORMATS[:1], nargs="+", choices=FORMATS),
-    option("--variant", "NAME", "int8 of litert; float16, bfloat16 of others", choices=VARIANTS),
+    option("--format", "FORMAT", FORMAT_HELP, nargs="+", choices=FORMATS),
+    option("--variant", "NAME", "int8 (litert) or bfloat16 (tf_saved_model)", choices=VARIANTS),
     option("--data", "FILE", "examples that score the variant: file or folder of the task"),
     option("--task", "TASK", "task that scores the variant (default: the task of the model)"),
     CHANGES,
@@ -74,7 +74,7 @@ def inspect(options: argparse.Namespace) -> None:
     examples="""
   bert-keras export runs/sst2/model sst2
   bert-keras export runs/sst2/model sst2 --format litert
-  bert-keras export runs/sst2/model sst2-int8 --format litert --variant int8 --data glue/SST-2""",
+  bert-keras export runs/sst2/model sst2-int8 --variant int8 --data glue/SST-2""",
 )
 def export(options: argparse.Namespace) -> None:
     """Write a model as saved_models/NAME/VERSION and verify it with TF Serving's loader."""

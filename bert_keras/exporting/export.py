@@ -20,6 +20,7 @@ from bert_keras.checkpoints.checkpoint import present
 from bert_keras.config import ModelMetadata
 from bert_keras.data.record_file import PREDICTION_FEATURES
 from bert_keras.errors import InputError, check_count, check_least
+from bert_keras.exporting.bfloat16 import Bfloat16, replaced_attributes
 from bert_keras.exporting.litert import signature_definitions, write_litert
 from bert_keras.exporting.servable import (
     TEXT_SIGNATURE,
@@ -29,7 +30,6 @@ from bert_keras.exporting.servable import (
     input_specs,
 )
 from bert_keras.exporting.text_ops.text_to_inputs import TextToInputs
-from bert_keras.exporting.variants.variant import Variant, replaced_attributes
 from bert_keras.exporting.verify import run_in_fresh_process, to_arrays
 from bert_keras.files import StrPath, atomic_folder, write_json
 from bert_keras.kinds.kind import Kind
@@ -130,7 +130,7 @@ def plan_of_model(
 
 
 def write_version(
-    model: keras.Model | Variant,
+    model: keras.Model | Bfloat16,
     plan: ExportPlan,
     folder: StrPath,
     *,
@@ -145,7 +145,7 @@ def write_version(
     all warm-up requests succeed.
 
     Args:
-        model: The model, or a `Variant` for a SavedModel.
+        model: The model, or for a SavedModel `Bfloat16`.
         plan: How to export it.
         folder: The version folder, which must not exist yet.
         formats: "tf_saved_model", "litert" or both.
@@ -155,7 +155,7 @@ def write_version(
         InputError: The model cannot be exported.
         RuntimeError: A check fails.
     """
-    folder, is_variant, tokenizer = Path(folder), isinstance(model, Variant), plan.tokenizer
+    folder, is_variant, tokenizer = Path(folder), isinstance(model, Bfloat16), plan.tokenizer
     has_saved_model, has_litert = (each in formats for each in FORMATS)
     max_length, vocabulary = plan.metadata.max_length, tokenizer.vocabulary
     found = (keras.config.backend(), model.compute_dtype)

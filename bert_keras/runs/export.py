@@ -6,14 +6,9 @@ from pathlib import Path
 
 from bert_keras.checkpoints.formats import open_text_checkpoint
 from bert_keras.errors import InputError, check_name, suggest_keyword_names
+from bert_keras.exporting.bfloat16 import Bfloat16
 from bert_keras.exporting.export import export_plan, plan_of_model, write_version
-from bert_keras.exporting.variants.export_variant import (
-    MAX_SCORE_DROP,
-    SAVED_MODELS,
-    VARIANTS,
-    Scoring,
-    export_variant,
-)
+from bert_keras.exporting.export_variant import MAX_SCORE_DROP, VARIANTS, Scoring, export_variant
 from bert_keras.files import StrPath
 from bert_keras.models.loading import load_model
 from bert_keras.models.pretrained import Pretrained
@@ -27,7 +22,7 @@ def export(  # noqa: PLR0913 - public; each argument is optional
     model: StrPath | Pretrained,
     path: StrPath,
     *,
-    format: str | Sequence[str] = FORMATS[0],
+    format: str | Sequence[str] | None = None,
     tokenizer: TextTokenizer | None = None,
     labels: Sequence[str] = (),
     max_length: int | None = None,
@@ -48,14 +43,14 @@ def export(  # noqa: PLR0913 - public; each argument is optional
         model: A folder with a vocabulary in any checkpoint format, or a model in memory.
         path: The version folder, saved_models/NAME/VERSION, which must not exist yet.
         format: "tf_saved_model" for TF Serving, "litert" for `bert-keras serve`, `load_exported`
-            and devices, or a list of both.
+            and devices, or a list of both; by default "tf_saved_model", or the format of `variant`.
         tokenizer: The tokenizer of a model in memory; by default `model.tokenizer`.
         labels: The labels of a model in memory; by default those of its metadata.
         max_length: The largest number of tokens of a text or pair; by default the metadata's.
         num_texts: The number of texts that a classifier takes, 1 or 2; by default the number that
             the model was trained on, or 1 if its metadata does not state it.
-        variant: "int8" of LiteRT, or "float16" or "bfloat16" of a SavedModel, whose size, time and
-            score are printed next to those of float32; by default the model is written in float32.
+        variant: "int8" of LiteRT or "bfloat16" of a SavedModel, whose size, time and score are
+            printed next to those of float32; by default the model is written in float32.
         data: Labelled examples to score a variant on: a file of the task, or a data folder or
             `tfds:NAME` with a split "dev".
         task: The name of the task that scores a variant; by default the task of the fine-tuning.
@@ -81,6 +76,7 @@ def export(  # noqa: PLR0913 - public; each argument is optional
             "a variant needs data, labelled examples to score it; only a variant takes data, task, "
             "changes and max_score_drop"
         )
+    format = format or VARIANTS.get(variant or "", FORMATS[0])
     formats = (format,) if isinstance(format, str) else tuple(format)
     for each in formats:
         check_name(each, FORMATS, what="format")
@@ -100,8 +96,8 @@ def export(  # noqa: PLR0913 - public; each argument is optional
 
     def write(path: StrPath, variant: str = "") -> Path:
         written = model if isinstance(model, Pretrained) else load_model(model)
-        if variant in SAVED_MODELS:
-            written = SAVED_MODELS[variant](written)
+        if variant == "bfloat16":
+            written = Bfloat16(written)
         return write_version(written, plan, path, formats=formats, is_int8=variant == "int8")
 
     if variant is None:

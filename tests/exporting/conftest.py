@@ -36,7 +36,7 @@ def verified_in_this_process(request):
 
 
 def without_verification(patch):
-    patch.setattr(export_module, "run_in_fresh_process", lambda *_: [{}])
+    patch.setattr(export_module, "run_in_fresh_process", lambda *_, **__: [{}])
     patch.setattr(export_module, "_expected", lambda *_: [])
 
 

@@ -1,4 +1,4 @@
-"""Graphs of the variants store and compute what they promise, close to the float32 model."""
+"""Graphs in bfloat16 store and compute what they promise, close to the float32 model."""
 
 import numpy as np
 import pytest
@@ -6,23 +6,20 @@ import tensorflow as tf
 
 from bert_keras import BertClassifier
 from bert_keras.errors import InputError
-from bert_keras.exporting.variants import variant as module
-from bert_keras.exporting.variants.export_variant import SAVED_MODELS
-from bert_keras.exporting.variants.variant import Bfloat16
+from bert_keras.exporting import bfloat16 as module
+from bert_keras.exporting.bfloat16 import Bfloat16
 from bert_keras.exporting.verify import run_requests
 from bert_keras.models.loading import load_model
 from bert_keras.runs.export import export
 from bert_keras.text.packing import encode
 from bert_keras.text.tokenizer import WordPieceTokenizer
-from tests.exporting.variants.fine_tuned import SIZES, TEXTS, VOCABULARY, fine_tuned
+from tests.exporting.fine_tuned import SIZES, TEXTS, VOCABULARY, fine_tuned
 from tests.factories import tiny_config, with_noise
 
-SLOW = pytest.mark.slow
 # A rounding to bfloat16, which has 8 significant bits, changes a number by at most 2^-9 of it. In a
 # block, a processor without bfloat16 rounds about 24 times: inputs, kernels, products, biases,
 # scores, softmax, GELU and sums. Roundings in the same direction add up.
 BFLOAT16_ERROR = 24 * 2**-9
-BFLOAT16 = "bfloat16 float16"
 REQUESTS = [{"signature": "serving_default", "inputs": {"text": TEXTS}}]
 
 
@@ -48,11 +45,11 @@ def expected(model):
 
 @pytest.fixture
 def scores(tmp_path, not_verified):
-    """Returns a function that exports a variant and returns its scores of TEXTS."""
+    """Returns a function that exports a model in bfloat16 and returns its scores of TEXTS."""
 
-    def scores(model, variant, data):
-        options = {"task": "regression", "data": data, "variant": variant, "max_score_drop": 200}
-        folder = export(model, tmp_path / variant / "1", **options)
+    def scores(model, data):
+        options = {"task": "regression", "data": data, "max_score_drop": 200}
+        folder = export(model, tmp_path / "b" / "1", variant="bfloat16", **options)
         return folder, np.array(run_requests(folder, REQUESTS)[0]["score"])
 
     return scores
@@ -71,34 +68,16 @@ def on_processor(monkeypatch):
     return lambda *, has_bfloat16: monkeypatch.setattr(module, name, lambda: has_bfloat16)
 
 
-# The names of the cases select them in .ci/run: oneDNN aborts in bfloat16 if it may use AVX2 only.
-@pytest.mark.parametrize(
-    ("variant", "has_bfloat16", "stored", "error"),
-    [
-        pytest.param("float16", False, "float16", 3e-3, id="half-precision"),
-        pytest.param("bfloat16", True, BFLOAT16, BFLOAT16_ERROR, id="bfloat16", marks=SLOW),
-    ],
-)
-def test_a_variant_stores_fewer_bits_and_approximates_the_scores(
-    scores, run, expected, on_processor, variant, has_bfloat16, stored, error
-):
-    on_processor(has_bfloat16=has_bfloat16)
-    folder, actual = scores(run[0], variant, run[1])
-    assert {*dtypes(folder)} == {*stored.split()}
-    assert (actual != expected).any()
-    np.testing.assert_allclose(actual, expected, atol=error * np.ptp(expected))
-
-
+# .ci/run selects this file by its name: oneDNN aborts in bfloat16 if it may use AVX2 only.
 @pytest.mark.slow
-def test_two_float16_models_in_one_process_keep_separate_weights(scores, tmp_path, run, expected):
-    first, _ = scores(run[0], "float16", run[1])
-    other = fine_tuned("regression", tmp_path / "other", seed=4)
-    second = export(other[0], tmp_path / "b" / "1", variant="float16", data=other[1])
-    models = [tf.saved_model.load(str(folder)) for folder in (first, second)]
-    calls, texts = [model.signatures["serving_default"] for model in models], tf.constant(TEXTS)
-    one, two = (call(text=texts)["score"] for call in calls)
-    np.testing.assert_allclose(one, expected, rtol=3e-3, atol=3e-3)
-    assert np.abs(one - two).max() > 0.1
+def test_bfloat16_stores_fewer_bits_and_approximates_the_scores(
+    scores, run, expected, on_processor
+):
+    on_processor(has_bfloat16=True)
+    folder, actual = scores(run[0], run[1])
+    assert {*dtypes(folder)} == {"bfloat16", "float32"}
+    assert (actual != expected).any()
+    np.testing.assert_allclose(actual, expected, atol=BFLOAT16_ERROR * np.ptp(expected))
 
 
 @pytest.mark.parametrize(
@@ -115,17 +94,16 @@ def test_bfloat16_computes_every_kind_of_block(scores, run, options, on_processo
     config = tiny_config(**{**SIZES, "num_layers": 2, "initializer_stddev": 0.2, **options})
     model = with_noise(BertClassifier(config, num_labels=1), stddev=0.0)
     model.tokenizer = WordPieceTokenizer(VOCABULARY, lowercase=True)
-    _, actual = scores(model, "bfloat16", run[1])
+    _, actual = scores(model, run[1])
     expected = eager_scores(model)
     np.testing.assert_allclose(actual, expected, atol=2 * BFLOAT16_ERROR * np.ptp(expected))
 
 
-@pytest.mark.parametrize("variant", SAVED_MODELS)
-def test_a_model_is_unchanged_after_tracing_a_variant(model, expected, variant, on_processor):
+def test_a_model_is_unchanged_after_tracing(model, expected, on_processor):
     on_processor(has_bfloat16=True)
     inputs = encode(model.tokenizer, TEXTS, max_length=16)
     specs = {name: tf.constant(array) for name, array in inputs.items()}
-    tf.function(SAVED_MODELS[variant](model)).get_concrete_function(specs)
+    tf.function(Bfloat16(model)).get_concrete_function(specs)
     np.testing.assert_array_equal(eager_scores(model), expected)
 
 

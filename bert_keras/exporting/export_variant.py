@@ -15,7 +15,6 @@ from tqdm import tqdm
 
 from bert_keras.data.encoded import Encoded, longest_first_batches
 from bert_keras.errors import InputError
-from bert_keras.exporting.variants.variant import Bfloat16, Float16, Variant
 from bert_keras.files import StrPath, atomic_folder, json_object, readable_size, write_json
 from bert_keras.serving.version_folder import METADATA
 from bert_keras.serving.versions import open_model
@@ -25,9 +24,7 @@ Run = Callable[[str, dict], Mapping[str, np.ndarray]]  # (signature, inputs) -> 
 if TYPE_CHECKING:
     from bert_keras.downstream.task import Task
 
-SAVED_MODELS: dict[str, type[Variant]] = {"float16": Float16, "bfloat16": Bfloat16}
-# The format of each variant
-VARIANTS = {**dict.fromkeys(SAVED_MODELS, "tf_saved_model"), "int8": "litert"}
+VARIANTS = {"bfloat16": "tf_saved_model", "int8": "litert"}  # the format of each variant
 MAX_SCORE_DROP = 0.5  # points, of 100, by which the score may drop by default
 
 _FLOAT32 = "float32"

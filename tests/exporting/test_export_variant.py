@@ -8,7 +8,7 @@ import pytest
 
 from bert_keras import BertEncoder
 from bert_keras.errors import InputError
-from bert_keras.exporting.variants.export_variant import (
+from bert_keras.exporting.export_variant import (
     Scoring,
     compare_with_float32,
     measure_score,
@@ -20,7 +20,7 @@ from bert_keras.runs.evaluate import predict_examples
 from bert_keras.runs.export import export
 from bert_keras.serving.version_folder import METADATA
 from bert_keras.serving.versions import open_model
-from tests.exporting.variants.fine_tuned import TABLES, fine_tuned
+from tests.exporting.fine_tuned import TABLES, fine_tuned
 
 
 @pytest.fixture(scope="module")
@@ -30,7 +30,7 @@ def run(tmp_path_factory):
 
 FIGURES = {
     "float32": {"num_bytes": 100, "seconds": {"1 x 5 tokens": 1.0}, "score": 90.0},
-    "float16": {"num_bytes": 50, "seconds": {"1 x 5 tokens": 0.5}, "score": 88.0},
+    "int8": {"num_bytes": 50, "seconds": {"1 x 5 tokens": 0.5}, "score": 88.0},
 }
 
 
@@ -38,7 +38,7 @@ def test_a_variant_may_lose_some_points(capsys):
     compare_with_float32(FIGURES, metric="accuracy", max_score_drop=2)
     assert capsys.readouterr().out.splitlines() == [
         "float32:  100 bytes on disk; 1000.0 ms for 1 x 5 tokens; accuracy 0.9000",
-        "float16:  50 bytes on disk; 500.0 ms for 1 x 5 tokens; accuracy 0.8800",
+        "int8:     50 bytes on disk; 500.0 ms for 1 x 5 tokens; accuracy 0.8800",
     ]
     with pytest.raises(InputError):
         compare_with_float32(FIGURES, metric="accuracy", max_score_drop=1.9)
@@ -47,13 +47,13 @@ def test_a_variant_may_lose_some_points(capsys):
 @pytest.mark.slow
 def test_a_variant_is_measured_and_written(tmp_path, run, not_verified):
     model, data = run
-    written = export(model, tmp_path / "name" / "3", variant="float16", data=data)
+    written = export(model, tmp_path / "name" / "3", variant="int8", data=data)
     assert [path.name for path in (tmp_path / "name").iterdir()] == ["3"]
     metadata = json.loads((written / METADATA).read_text("utf-8"))
     assert metadata["card"]["model"] == "BertClassifier"
     stored, scored_on = metadata["variant"], {"task": "classification", "metric": "accuracy"}
-    assert (stored["name"], stored["scored_on"]) == ("float16", {**scored_on, "examples": 48})
-    for name in ("float32", "float16"):
+    assert (stored["name"], stored["scored_on"]) == ("int8", {**scored_on, "examples": 48})
+    for name in ("float32", "int8"):
         figures = stored["figures"][name]
         assert figures["num_bytes"] > 0 and 0 < figures["score"] < 100 and figures["seconds"]
     request = {"signature": "serving_default", "inputs": {"text": ["a film"]}}
@@ -74,7 +74,7 @@ def test_models_without_a_scoring_task_are_refused(tmp_path, run):
         (model, {}),
     ):
         with pytest.raises(InputError):
-            export(source, tmp_path / "name" / "1", variant="float16", data=data, **settings)
+            export(source, tmp_path / "name" / "1", variant="int8", data=data, **settings)
 
 
 @pytest.mark.parametrize("name", [*TABLES, "squad1", "ner"])
