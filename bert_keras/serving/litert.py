@@ -38,6 +38,14 @@ class ExportedModel:
     Attributes:
         metadata: The labels, the maximum length and the other metadata of the model.
         kind: The kind of the model, which converts texts to rows and outputs to answers.
+
+    Example:
+
+    ```python
+    export("films", "saved_models/films/1", format="litert")
+    model = load_exported("saved_models/films")
+    print(model.metadata.labels)
+    ```
     """
 
     def __init__(self, folder: Path, *, num_threads: int | None = None):
