@@ -1,6 +1,7 @@
 """The encoder; `bert_keras.layers` explains the letters of tensor shapes."""
 
 from collections.abc import Mapping
+from functools import partial
 from typing import Any, NamedTuple
 
 import keras
@@ -35,7 +36,7 @@ class EncoderStates(NamedTuple):
     attentions: tuple  # num_layers tensors [B, N, T, T] of probabilities; each row sums to 1
     # [B, T, D]: the last hidden state, or the output of the BiLSTM if the encoder has one.
     sequence_output: object
-    pooled_output: object  # [B, D]; None without a pooler
+    pooled_output: object  # [B, D], or None if the encoder has no pooler
 
 
 @keras.saving.register_keras_serializable(package="bert_keras")
@@ -46,12 +47,12 @@ class BertEncoder(Pretrained):
     `pooling="mean"` the mean of all hidden states. If the attribute `gradient_checkpointing` is
     True, training keeps only the inputs of each block in memory and computes the block again for
     the gradient. This saves memory and takes a third more time. If the attribute `skips_padding` is
-    True, predictions compute only the tokens, as in exported models, and the states of padding have
-    no meaning.
+    True, predictions compute only the tokens, as in exported models, and the states at padding are
+    meaningless.
 
     Args:
         config: The hyperparameters.
-        embeddings: The embeddings of another encoder; by default the encoder has its own.
+        embeddings: The shared embeddings of another encoder; by default the encoder has its own.
         name: The name of the Keras model.
 
     Call arguments:
@@ -156,8 +157,8 @@ class BertEncoder(Pretrained):
     def states(self, inputs: dict, training: bool = False) -> EncoderStates:
         """Returns the hidden states and the attention probabilities of every layer.
 
-        Blocks with local attention compute all T x T probabilities here, which are 0 outside of the
-        window. A call of the encoder computes only the window; the hidden states are equal.
+        Here, blocks with local attention compute all T x T probabilities, which are 0 outside of
+        the window. A call of the encoder computes only the window, with the same hidden states.
         """
         check_inputs(inputs, self.config)
         inputs = named_inputs(inputs)
@@ -179,15 +180,15 @@ class BertEncoder(Pretrained):
             block = self.blocks[index % len(self.blocks)]
             pattern = patterns[self.config.is_local(index)]
             if training and self.gradient_checkpointing:
-                hidden_BTD, attention_BNTT = call_recomputed(block, hidden_BTD, pattern)
+                hidden_BTD, probabilities_BNTT = call_recomputed(block, hidden_BTD, pattern)
             else:
-                hidden_BTD, attention_BNTT = block(hidden_BTD, pattern, training=training)
+                hidden_BTD, probabilities_BNTT = block(hidden_BTD, pattern, training=training)
             hidden_states.append(hidden_BTD)
-            attentions.append(attention_BNTT)
+            attentions.append(probabilities_BNTT)
         if self.final_norm is not None:
             hidden_BTD = hidden_states[-1] = self.final_norm(hidden_BTD)
         if tokens is not None:
-            hidden_BTD = ops.reshape(ops.take(hidden_BTD, tokens.numbers, axis=0), shape)
+            hidden_BTD = ops.reshape(ops.take(hidden_BTD, tokens.token_index, axis=0), shape)
         if self.bilstm is not None:
             is_real_BT = ops.cast(inputs["input_mask"], "bool")
             hidden_BTD = self.bilstm(hidden_BTD, is_real_BT, training=training)
@@ -208,12 +209,12 @@ class BertEncoder(Pretrained):
     ) -> dict[bool, attention.AttentionPattern]:
         """Returns the patterns of blocks with global (key False) and local (True) attention.
 
-        With `has_probabilities`, all algorithms return the probabilities of all pairs of tokens.
+        With `has_probabilities`, the blocks return the probabilities of all pairs of tokens.
         """
         config, dtype, window = self.config, self.compute_dtype, self.config.local_window
         mask, length = inputs["input_mask"], ops.shape(inputs["input_ids"])[1]
-        is_packed, tokens = "sequence_ids" in inputs, None
-        if is_packed:
+        tokens = None
+        if is_packed := "sequence_ids" in inputs:
             bias = attention.packed_bias(inputs["sequence_ids"], dtype=dtype)
         else:
             bias = attention.padding_bias(mask, dtype=dtype)
@@ -223,13 +224,14 @@ class BertEncoder(Pretrained):
             bias = bias + attention.causal_bias(length, dtype=dtype)
         rotation, local_rotation = self._rotations(inputs, length)
         pattern = attention.FullPattern(bias, rotation, tokens)
-        if window and (has_probabilities or not attention.pays_in_blocks(length, window=window)):
+        has_blocks = not has_probabilities and attention.blocks_are_cheaper(length, window=window)
+        if window and not has_blocks:
             bias = bias + attention.window_bias(length, window=window, dtype=dtype)
             return {False: pattern, True: attention.FullPattern(bias, local_rotation, tokens)}
         if window:
             options = {"is_packed": is_packed, "is_causal": config.is_causal, "dtype": dtype}
-            values = inputs["sequence_ids"] if is_packed else mask
-            bias = attention.block_bias(values, window=window, **options)
+            ids = inputs["sequence_ids"] if is_packed else mask
+            bias = attention.block_bias(ids, window=window, **options)
             return {False: pattern, True: attention.BlockPattern(bias, local_rotation, tokens)}
         can_use_kernel = IS_JAX and training and not (has_probabilities or config.is_causal)
         if can_use_kernel and not is_packed:
@@ -239,17 +241,17 @@ class BertEncoder(Pretrained):
         return {False: pattern}
 
     def _rotations(self, inputs: dict, length) -> tuple:
-        """Returns the rotations of global and of local attention; None without them."""
+        """Returns the rotations of global and local attention, or (None, None) without them."""
         config, positions = self.config, inputs.get("position_ids")
         if not config.is_rotary:
             return None, None
         positions = ops.arange(length) if positions is None else positions
         head_size = config.hidden_size // config.num_heads
-        first = attention.rotation(positions, head_size=head_size, base=config.rotary_base)
+        rotate_by = partial(attention.compute_rotation, positions, head_size=head_size)
+        rotation = rotate_by(base=config.rotary_base)
         if not config.local_window or config.local_rotary_base in (0, config.rotary_base):
-            return first, first
-        base = config.local_rotary_base
-        return first, attention.rotation(positions, head_size=head_size, base=base)
+            return rotation, rotation
+        return rotation, rotate_by(base=config.local_rotary_base)
 
     def call(self, inputs: dict, training: bool = False):
         patterns = self._patterns(inputs, has_probabilities=False, training=training)
