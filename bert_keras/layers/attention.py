@@ -20,8 +20,7 @@ class PackedTokens(NamedTuple):
     """The places of a batch's X tokens among its B x T positions; the others are padding."""
 
     positions: Any  # int [X]: the position of each token
-    # Int [B x T]: the index of the token at each position; padding repeats the preceding index.
-    token_index: Any
+    token_index: Any  # int [B x T]: the token at each position; padding repeats the previous one
 
 
 class AttentionPattern(NamedTuple):
@@ -64,8 +63,7 @@ def padding_bias(input_mask_BT: Tensor, *, dtype: str):
 def packed_bias(sequence_ids_BT: Tensor, *, dtype: str):
     """Returns the bias [B, 1, T, T] with which tokens attend only within their own sequence.
 
-    Sequence ids start at 1. The id of padding is 0, and padding attends to padding, so that no row
-    of the softmax is completely excluded.
+    Ids start at 1; padding is 0 and attends to padding, so that no softmax row is fully excluded.
     """
     is_same = ops.equal(sequence_ids_BT[:, None, :, None], sequence_ids_BT[:, None, None, :])
     return (1.0 - ops.cast(is_same, dtype)) * PADDING_SCORE
@@ -110,8 +108,7 @@ def block_bias(tokens_BT: Tensor, *, window: int, is_packed: bool, is_causal: bo
     keys = ops.swapaxes(keys, 2, 3)  # [M, B, 1, 3 x Q]; the queries are [M, B, Q, 1]
     is_allowed = ops.equal(queries, keys) if is_packed else keys > 0
     bias = (1.0 - ops.cast(is_allowed, dtype)) * PADDING_SCORE
-    key_positions = ops.arange(3 * size) - size
-    positions = ops.arange(size)[:, None]
+    key_positions, positions = ops.arange(3 * size) - size, ops.arange(size)[:, None]
     is_far = ops.abs(positions - key_positions) > window // 2
     bias = bias + ops.cast(is_far, dtype) * FAR_SCORE
     bias = bias + ops.cast(ops.equal(keys, OUTSIDE_ID), dtype) * FAR_SCORE

@@ -26,11 +26,11 @@ from bert_keras.models.pretrained import Pretrained, check_inputs
 from bert_keras.models.text_rows import (
     as_list,
     check_loss,
+    hold_out,
     ordered_batches,
     repeated_batches,
     shuffled_batches,
     some_columns,
-    split_held_out,
     text_rows,
     weights_by_id,
 )
@@ -64,10 +64,7 @@ class TextInputs(Pretrained):
         return (self.metadata or self.new_metadata()).labels
 
     def compile(self, optimizer: Any = "rmsprop", loss: Any = None, *args, **kwargs):
-        """Configures the training as `keras.Model.compile` does.
-
-        Warns if a loss expects probabilities, because the models return logits.
-        """
+        """Configures the training as Keras does; warns if a loss expects probabilities."""
         for each in keras.tree.flatten(loss):
             is_named = isinstance(each, str) and each.lower().endswith("crossentropy")
             if is_named or getattr(each, "from_logits", True) is False:
@@ -158,7 +155,7 @@ class TextInputs(Pretrained):
             rows = text_rows(self, kind, x, y, sample_weight)
             fraction = validation_split if validation_data is None else 0.0
             labels = [""] * len(columns_of(x)[0]) if y is None else as_list(y)
-            train_indices, validation_indices = split_held_out(rows, labels, fraction=fraction)
+            train_indices, validation_indices = hold_out(rows, labels, fraction=fraction)
             batches = (shuffled_batches if shuffle else repeated_batches)(rows, train_indices, size)
             steps_per_epoch = steps_per_epoch or -(-len(train_indices) // size)
             weights = weights_by_id(kind, class_weight)
@@ -234,7 +231,7 @@ class TextInputs(Pretrained):
         check_count("batch_size", batch_size)
         _check_callbacks(callbacks)
         if is_text(x):
-            kind = self._text_kind()  # without y: the labels do not change the model here
+            kind = self._text_kind()  # without y, because scoring does not change the model
             rows = text_rows(self, kind, x, y, sample_weight)
             say_cut(rows, max_length=kind.metadata.max_length)
             batches = ordered_batches(rows, np.arange(len(rows)), batch_size or _BATCH_SIZE)
@@ -295,10 +292,8 @@ class TextInputs(Pretrained):
         say_cut(rows, max_length=kind.metadata.max_length)
         batches = longest_first_batches(rows.lengths, batch_size=size)
         outputs: list[Any] = [None] * len(rows)
-        options = {"add_progbar": verbose != 0, "verbose": verbose, "epochs": 1}
-        callback_list = keras.callbacks.CallbackList(
-            callbacks, model=self, steps=len(batches), **options
-        )
+        options = {"add_progbar": verbose != 0, "verbose": verbose, "epochs": 1, "model": self}
+        callback_list = keras.callbacks.CallbackList(callbacks, steps=len(batches), **options)
         callback_list.on_predict_begin()
         for step, indices_B in enumerate(batches):
             callback_list.on_predict_batch_begin(step)

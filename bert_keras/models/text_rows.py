@@ -34,10 +34,8 @@ def text_rows(
         if each is not None and len(each) != num_texts:
             raise InputError(f"{name} is of length {len(each):,}, the texts of {num_texts:,}")
     if labels is None and kind.needs_labels and not (model.compiled and not model.loss):
-        raise InputError(
-            f"y is None, and the first text is {quoted(columns[0][0])}; expected the labels of the "
-            "texts, as in (texts, labels)"
-        )
+        text = quoted(columns[0][0])
+        raise InputError(f"y is None for texts such as {text}; expected labels: (texts, labels)")
     rows: Any = kind.encoded(columns, labels)
     if labels is not None:
         targets = rows.label_ids if isinstance(rows, TaggedWords) else rows.targets
@@ -88,9 +86,7 @@ def as_list(values: Any) -> Any:
     return np.asarray(values)
 
 
-def split_held_out(
-    rows: Encoded, labels: Iterable, *, fraction: float
-) -> tuple[np.ndarray, np.ndarray]:
+def hold_out(rows: Encoded, labels: Iterable, *, fraction: float) -> tuple[np.ndarray, np.ndarray]:
     """Returns the indices of training rows and of held-out rows, a fraction of each label."""
     names = [str(label) for label in labels]
     label_ids = {name: index for index, name in enumerate(dict.fromkeys(names))}
