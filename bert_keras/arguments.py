@@ -121,7 +121,7 @@ class Parser(argparse.ArgumentParser):
 
     def parse_known_args(self, args: Sequence[str] | None = None, namespace: Any = None) -> Any:
         """Parses the arguments; an unknown command or flag ends the program with exit code 2."""
-        args = [*sys.argv[1:]] if args is None else [*args]
+        args = list(sys.argv[1:] if args is None else args)
         if self.commands and not args:
             args = ["--help"]
         if self.commands and not args[0].startswith("-"):

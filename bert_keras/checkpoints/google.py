@@ -228,7 +228,7 @@ def _stored_variables(prefix: Path) -> dict[str, StoredTensor]:
         reader = tf.train.load_checkpoint(str(prefix))
     shapes, dtypes = reader.get_variable_to_shape_map(), reader.get_variable_to_dtype_map()
 
-    def stored(name: str) -> StoredTensor:
+    def defer(name: str) -> StoredTensor:
         def read() -> np.ndarray:
             with reading(f"{prefix}.data-*"):
                 array = reader.get_tensor(name)
@@ -236,4 +236,4 @@ def _stored_variables(prefix: Path) -> dict[str, StoredTensor]:
 
         return StoredTensor(tuple(shapes[name]), read)
 
-    return {name: stored(name) for name in sorted(shapes)}
+    return {name: defer(name) for name in sorted(shapes)}

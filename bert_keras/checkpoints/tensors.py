@@ -79,7 +79,7 @@ def stored_tensors(path: StrPath) -> dict[str, StoredTensor]:
     """Returns the arrays of a .safetensors file by name."""
     path = existing_file(path)
 
-    def stored(name: str, shape: Sequence[int]) -> StoredTensor:
+    def defer(name: str, shape: Sequence[int]) -> StoredTensor:
         def read() -> np.ndarray:
             # Opened for each array, because the pages of a mapped file count as process memory.
             with safe_open(path, framework="numpy") as file:
@@ -95,7 +95,7 @@ def stored_tensors(path: StrPath) -> dict[str, StoredTensor]:
                     raise InputError(
                         f"{path}: {name} is {each.get_dtype()}; save the model without quantization"
                     )
-            return {name: stored(name, each.get_shape()) for name, each in slices.items()}
+            return {name: defer(name, each.get_shape()) for name, each in slices.items()}
     except SafetensorError as error:
         message = f"{path} is damaged ({error}); copy it again, in a clone by git lfs pull"
         raise InputError(message) from error

@@ -72,8 +72,8 @@ class Family:
 
     # Fields of BertConfig that all members share, where they differ from `BERT_TRAITS`.
     traits: Mapping[str, Any] = field(default_factory=dict)
-    # Fields that differ between the members: names in BERT_TRAITS, and embedding_size if members
-    # without a projection exist.
+    # Fields that differ between the members: names in BERT_TRAITS, and embedding_size if there are
+    # members without a projection.
     options: tuple[str, ...] = ()
     # Fields in OPTIONAL_SIZES that are above 0 in every member. Fields that are neither here nor in
     # `options` are 0.

@@ -1,8 +1,7 @@
 """ModernBERT (Warner et al. 2024), which has rotary positions and local attention.
 
-config.json is written with `global_rope_theta`, `local_rope_theta` and
-`global_attn_every_n_layers`. transformers 5 writes `rope_parameters` and `layer_types` instead, and
-reads both forms.
+transformers 5 writes `rope_parameters` and `layer_types` to config.json. This package writes the
+older `global_rope_theta`, `local_rope_theta` and `global_attn_every_n_layers`; both read both.
 """
 
 import dataclasses

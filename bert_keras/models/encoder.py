@@ -9,18 +9,12 @@ from keras import ops
 
 from bert_keras.config import BertConfig
 from bert_keras.kinds.encoder import Encoder
-from bert_keras.layers import attention
+from bert_keras.layers import attention, primitives
 from bert_keras.layers.bilstm import BiLSTM
 from bert_keras.layers.block import EncoderBlock, call_recomputed
 from bert_keras.layers.embeddings import BertEmbeddings, SharedEmbeddings
 from bert_keras.layers.heads import Pooler, mean_state
-from bert_keras.layers.primitives import (
-    IS_JAX,
-    LayerNorm,
-    activation_function,
-    last_positions,
-    states_at,
-)
+from bert_keras.layers.primitives import IS_JAX, activation_function
 from bert_keras.models.pretrained import Pretrained, check_inputs, named_inputs
 
 if IS_JAX:
@@ -95,7 +89,7 @@ class BertEncoder(Pretrained):
         self.final_norm: Any = None
         if config.is_pre_norm:
             options = {"epsilon": epsilon, "center": config.has_biases, "dtype": dtype}
-            self.final_norm = LayerNorm(**options, name="final_norm")
+            self.final_norm = primitives.LayerNorm(**options, name="final_norm")
         self.bilstm: Any = None
         if config.num_lstm_layers:
             self.bilstm = BiLSTM(
@@ -192,14 +186,14 @@ class BertEncoder(Pretrained):
         if self.bilstm is not None:
             is_real_BT = ops.cast(inputs["input_mask"], "bool")
             hidden_BTD = self.bilstm(hidden_BTD, is_real_BT, training=training)
-        pooled_BD = None if self.pooler is None else self._pooled(hidden_BTD, inputs["input_mask"])
+        pooled_BD = None if self.pooler is None else self._pool(hidden_BTD, inputs["input_mask"])
         return EncoderStates(tuple(hidden_states), tuple(attentions), hidden_BTD, pooled_BD)
 
-    def _pooled(self, hidden_BTD, input_mask_BT):
+    def _pool(self, hidden_BTD, input_mask_BT):
         if self.config.pooling == "mean":
             state_BD = mean_state(hidden_BTD, input_mask_BT)
         elif self.config.is_causal:  # only the last token attends to the whole row
-            state_BD = states_at(hidden_BTD, last_positions(input_mask_BT))
+            state_BD = primitives.states_at(hidden_BTD, primitives.last_positions(input_mask_BT))
         else:
             state_BD = hidden_BTD[:, 0]
         return self.pooler(state_BD)

@@ -105,9 +105,7 @@ def check_inputs(inputs: Any, config: BertConfig) -> None:
         pairs = zip(shape, other, strict=False)
         is_equal = len(other) in (0, len(shape)) and all(a == b or None in (a, b) for a, b in pairs)
         if len(shape) < 2 or not is_equal:
-            raise InputError(
-                f"the inputs have the shapes {shapes}; expected [texts, tokens] for all"
-            )
+            raise InputError(f"the inputs have the shapes {shapes}; expected [texts, tokens]")
     length = shape[-1] if "position_ids" not in inputs and isinstance(shape[-1], int) else 0
     if length > config.max_positions:
         limit = f"more than {config.max_positions} positions"
@@ -150,7 +148,7 @@ class Pretrained(ConfiguredModel):
 
     @classmethod
     @suggest_keyword_names
-    def from_pretrained(  # noqa: PLR0913 - public; each argument is optional
+    def from_pretrained(  # noqa: PLR0913 - public; most arguments are optional
         cls,
         name_or_folder: StrPath,
         *,

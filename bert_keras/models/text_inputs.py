@@ -22,18 +22,8 @@ from bert_keras.errors import (
     suggest_keyword_names,
 )
 from bert_keras.kinds.kind import Kind
+from bert_keras.models import text_rows
 from bert_keras.models.pretrained import Pretrained, check_inputs
-from bert_keras.models.text_rows import (
-    as_list,
-    check_loss,
-    hold_out,
-    ordered_batches,
-    repeated_batches,
-    shuffled_batches,
-    some_columns,
-    text_rows,
-    weights_by_id,
-)
 from bert_keras.text.columns import columns_of, is_text
 from bert_keras.training.optimizer import BertAdamW, LinearWarmupDecay
 
@@ -152,16 +142,17 @@ class TextInputs(Pretrained):
         # Reading texts and labels may raise an error, so the model is changed only afterwards.
         if is_text(x):
             kind = self._text_kind(y)
-            rows = text_rows(self, kind, x, y, sample_weight)
+            rows = text_rows.encode_rows(self, kind, x, y, sample_weight)
             fraction = validation_split if validation_data is None else 0.0
-            labels = [""] * len(columns_of(x)[0]) if y is None else as_list(y)
-            train_indices, validation_indices = hold_out(rows, labels, fraction=fraction)
-            batches = (shuffled_batches if shuffle else repeated_batches)(rows, train_indices, size)
+            labels = [""] * len(columns_of(x)[0]) if y is None else text_rows.as_list(y)
+            train_indices, validation_indices = text_rows.hold_out(rows, labels, fraction=fraction)
+            make_batches = text_rows.shuffled_batches if shuffle else text_rows.repeated_batches
+            batches = make_batches(rows, train_indices, size)
             steps_per_epoch = steps_per_epoch or -(-len(train_indices) // size)
-            weights = weights_by_id(kind, class_weight)
+            weights = text_rows.weights_by_id(kind, class_weight)
             data = {"x": batches.for_fit(), "shuffle": False, "class_weight": weights}
             if len(validation_indices):
-                batches = ordered_batches(rows, validation_indices, validation_size)
+                batches = text_rows.ordered_batches(rows, validation_indices, validation_size)
                 validation_data = batches.for_fit()
             encoded_sets.append(rows)
         else:
@@ -232,9 +223,10 @@ class TextInputs(Pretrained):
         _check_callbacks(callbacks)
         if is_text(x):
             kind = self._text_kind()  # without y, because scoring does not change the model
-            rows = text_rows(self, kind, x, y, sample_weight)
+            rows = text_rows.encode_rows(self, kind, x, y, sample_weight)
             say_cut(rows, max_length=kind.metadata.max_length)
-            batches = ordered_batches(rows, np.arange(len(rows)), batch_size or _BATCH_SIZE)
+            size = batch_size or _BATCH_SIZE
+            batches = text_rows.ordered_batches(rows, np.arange(len(rows)), size)
             data = {"x": batches.for_fit()}
             if not self.compiled:
                 self._compile_default(kind, 1)
@@ -287,7 +279,8 @@ class TextInputs(Pretrained):
             return super().predict(x, batch_size, verbose, steps, callbacks)
         size = batch_size or _BATCH_SIZE
         end = None if steps is None else steps * size
-        kind, columns = self._text_kind(), tuple(column[:end] for column in some_columns(x))
+        kind = self._text_kind()
+        columns = tuple(column[:end] for column in text_rows.some_columns(x))
         rows = kind.encoded(columns)
         say_cut(rows, max_length=kind.metadata.max_length)
         batches = longest_first_batches(rows.lengths, batch_size=size)
@@ -317,7 +310,7 @@ class TextInputs(Pretrained):
         kind = self._text_kind(y) if is_text(x) else None
         inputs, y = self._encode_or_check(x, y)
         if kind is not None:
-            class_weight = weights_by_id(kind, class_weight)
+            class_weight = text_rows.weights_by_id(kind, class_weight)
             self._keep_metadata(kind, x)
         return super().train_on_batch(inputs, y, sample_weight, class_weight, return_dict)
 
@@ -356,7 +349,7 @@ class TextInputs(Pretrained):
                 "model.preprocessor = Preprocessor(tokenizer, max_length=128), or give input_ids"
             )
         kind = self.kind(self.stored_metadata(preprocessor.tokenizer), preprocessor.tokenizer)
-        return kind if labels is None else kind.for_labels(as_list(labels))
+        return kind if labels is None else kind.for_labels(text_rows.as_list(labels))
 
     def _compile_default(self, kind: Kind, num_steps: int, rate: float | None = None) -> str:
         """Compiles the model with the optimizer and loss of `fit`, and describes them."""
@@ -388,8 +381,8 @@ class TextInputs(Pretrained):
         if not is_text(texts):
             self._encode_or_check(texts)
             return [], data
-        rows = text_rows(self, kind or self._text_kind(), texts, labels, weights)
-        return [rows], ordered_batches(rows, np.arange(len(rows)), size).for_fit()
+        rows = text_rows.encode_rows(self, kind or self._text_kind(), texts, labels, weights)
+        return [rows], text_rows.ordered_batches(rows, np.arange(len(rows)), size).for_fit()
 
     def _encode_or_check(self, x, y=None):
         """Encodes texts and labels; checks other data and returns them unchanged."""
@@ -398,8 +391,8 @@ class TextInputs(Pretrained):
         if is_text(x):
             kind = self._text_kind(y)
             if y is not None:
-                y = kind.targets(as_list(y))
-                check_loss(self, kind, y)
+                y = kind.targets(text_rows.as_list(y))
+                text_rows.check_loss(self, kind, y)
             return kind.preprocessor(x), y
         first = x[0] if isinstance(x, list) and x else x
         if isinstance(first, dict):

@@ -17,10 +17,10 @@ from bert_keras.kinds.words import TaggedWords
 from bert_keras.text.columns import columns_of
 
 
-def text_rows(
+def encode_rows(
     model: keras.Model, kind: Kind, x: Any, y: Any = None, weights: Any = None
 ) -> Encoded:
-    """Returns the rows of texts, with their targets and weights.
+    """Encodes texts as rows with their targets and weights.
 
     Args:
         model: The model, whose loss must fit the targets.

@@ -23,7 +23,7 @@ class FitSettings:
     batch_size: int  # rows of the global batch
     tokens_per_example: float  # mean number of tokens without padding, for the speed curve
     flops_per_example: int = 0  # forward and backward, for the curve of model FLOPs; 0 omits it
-    examples_per_epoch: int | None = None  # for the progress bar; None counts whole batches
+    examples_per_epoch: int | None = None  # on the progress bar; None counts whole batches
     points_per_epoch: int = 1  # points on the TensorBoard curves per epoch
     max_skipped: int | None = None  # argument of Guard, or None to train without it
 

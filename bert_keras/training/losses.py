@@ -104,9 +104,8 @@ def is_best(y_true: Tensor, y_pred: Tensor):
     """Returns whether the logit of the target int [...] is the highest of its logits [..., V]."""
     # With TensorFlow, `ops.argmax` takes ten times as long as `ops.max`.
     logits_XV = ops.reshape(y_pred, (-1, y_pred.shape[-1]))
-    highest_X = ops.max(logits_XV, axis=-1, keepdims=True)[
-        :, 0
-    ]  # as in the loss, so it is computed once
+    # The same operation as in the loss, so that it is computed once.
+    highest_X = ops.max(logits_XV, axis=-1, keepdims=True)[:, 0]
     best_X = _gather_targets(logits_XV, ops.reshape(y_true, (-1,))) >= highest_X
     return ops.reshape(best_X, ops.shape(y_true))
 

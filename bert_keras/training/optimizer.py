@@ -124,7 +124,7 @@ class BertAdamW(keras.optimizers.Optimizer):
         if trainable_variables is None:
             trainable_variables = self._trainable_variables
         self.build(trainable_variables)
-        if unknown := {each.path for each in trainable_variables} - {*self._paths}:
+        if unknown := {each.path for each in trainable_variables} - set(self._paths):
             names = ", ".join(sorted(unknown))
             raise InputError(f"the optimizer lacks {names}; compile the model again")
         variables = [v for g, v in zip(grads, trainable_variables, strict=True) if g is not None]

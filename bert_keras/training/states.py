@@ -26,7 +26,7 @@ MAX_LOSS_RATIO = 2.0  # a run stops if its loss exceeds its lowest loss by this 
 
 
 def write_arrays(path: StrPath, arrays: Mapping[str, Any]) -> None:
-    """Writes variables and numbers by name as an .npz file, one after another."""
+    """Writes variables and scalars by name as an .npz file, one after another."""
     with atomic_file(path) as part, zipfile.ZipFile(part, "w") as archive:
         for name, array in arrays.items():
             with archive.open(f"{name}.npy", "w", force_zip64=True) as file:
@@ -78,7 +78,7 @@ class TrainingCheckpoints(keras.callbacks.Callback):
                 print(f"WARNING: {path} is damaged ({damaged}); it is ignored", file=sys.stderr)
                 continue
             with np.load(path) as arrays:
-                has_names = {*arrays.files} == {*self.variables, "lowest_loss"}
+                has_names = set(arrays.files) == {*self.variables, "lowest_loss"}
                 for name, variable in self.variables.items():
                     if not has_names or (value := arrays[name]).shape != tuple(variable.shape):
                         raise unusable_error(path, "has other weights than the model of this run")
@@ -232,7 +232,6 @@ def _averages(model: keras.Model) -> tuple[dict[str, keras.Variable], dict[str, 
     public_names = {weight.path: name for name, weight in named_weights(model).items()}
     names = [public_names[weight.path] for weight in weights]
     velocities = zip(names, optimizer.velocities, strict=True)
-    velocities = {
-        n: each for n, each in velocities if each is not None
-    }  # Muon's matrices have none
+    # Muon's matrices have no velocity.
+    velocities = {name: each for name, each in velocities if each is not None}
     return dict(zip(names, optimizer.momentums, strict=True)), velocities

@@ -105,12 +105,9 @@ def test_a_missing_head_is_new(pretrained, tmp_path, capsys):
     words = BertMaskedLM.from_pretrained(pretrained, has_pooler=False)
     words_folder = words.save_pretrained(tmp_path / "words")
     new = BertPretrainer.from_pretrained(words_folder).load_report.new
-    parts = {weight_part(name) for name in new}
-    assert parts == {"next_sentence", "pooler"}
-    stored = load_file(words_folder / WEIGHTS)
-    save_file(
-        {n: a for n, a in stored.items() if weight_part(n) == "encoder"}, words_folder / WEIGHTS
-    )
+    assert set(map(weight_part, new)) == {"next_sentence", "pooler"}
+    stored = load_file(words_folder / WEIGHTS).items()
+    save_file({n: a for n, a in stored if weight_part(n) == "encoder"}, words_folder / WEIGHTS)
     with pytest.raises(InputError):
         load_model(words_folder)
 
