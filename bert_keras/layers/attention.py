@@ -16,7 +16,7 @@ OUTSIDE_ID = -1  # sequence id of the positions before and after a row
 _LEAST_BLOCK = 32  # tokens; smaller matrix products are slow
 
 
-class PackedTokens(NamedTuple):
+class UnpaddedTokens(NamedTuple):
     """The places of a batch's X tokens among its B x T positions; the others are padding."""
 
     positions: Any  # int [X]: the position of each token
@@ -28,18 +28,18 @@ class AttentionPattern(NamedTuple):
 
     bias: Any  # added to the scores; its shape depends on the class
     rotation: Any = None  # the result of `compute_rotation`, or None if positions are learned
-    tokens: PackedTokens | None = None  # set if padding was removed from the hidden states
+    tokens: UnpaddedTokens | None = None  # set if padding was removed from the hidden states
 
 
 class FullPattern(AttentionPattern):
-    """Every token has a score for every token. The bias is [B, 1, 1, T] or [B, 1, T, T]."""
+    """Every token attends to every token. The bias is [B, 1, 1, T] or [B, 1, T, T]."""
 
 
 class BlockPattern(AttentionPattern):
     """Local attention in M blocks of Q tokens, with the bias of `block_bias`, [M, B, 1, Q, 3 x Q].
 
-    Each block has scores only for itself and its two neighbours, so that time and memory grow with
-    T and not with its square.
+    Each block attends only to itself and its two neighbours, so that time and memory grow with T
+    and not with its square.
     """
 
 
@@ -47,12 +47,12 @@ class KernelPattern(AttentionPattern):
     """Training with `jax_kernels`, which returns no probabilities. The bias is [B, T]."""
 
 
-def find_tokens(input_mask_BT: Tensor) -> PackedTokens:
+def find_tokens(input_mask_BT: Tensor) -> UnpaddedTokens:
     """Finds a batch's tokens; the first position counts as one, so that every row has a state."""
     is_first_T = ops.arange(ops.shape(input_mask_BT)[1]) == 0
     is_token = ops.reshape(ops.logical_or(input_mask_BT > 0, is_first_T), (-1,))
     (positions,) = ops.nonzero(is_token)
-    return PackedTokens(positions, ops.cumsum(ops.cast(is_token, "int32")) - 1)
+    return UnpaddedTokens(positions, ops.cumsum(ops.cast(is_token, "int32")) - 1)
 
 
 def padding_bias(input_mask_BT: Tensor, *, dtype: str):
@@ -82,15 +82,15 @@ def window_bias(length: Any, *, window: int, dtype: str):
 
 
 def blocks_are_cheaper(length: Any, *, window: int) -> bool:
-    """Returns whether blocks have fewer scores than `window_bias`; True for an unknown length."""
+    """Returns whether blocks compute fewer scores than `window_bias`, or T is unknown."""
     return not isinstance(length, int) or length > 3 * max(window // 2, _LEAST_BLOCK)
 
 
 def block_bias(tokens_BT: Tensor, *, window: int, is_packed: bool, is_causal: bool, dtype: str):
     """Returns the bias [M, B, 1, Q, 3 x Q] of local attention in blocks.
 
-    A pair of tokens has the same bias as in a FullPattern: the sum of `window_bias` and of
-    `padding_bias` or `packed_bias`, and of `causal_bias`.
+    A pair of tokens has the same bias as in a FullPattern: the sum of `window_bias`, of
+    `padding_bias` or `packed_bias`, and of `causal_bias` if `is_causal`.
 
     Args:
         tokens_BT: The sequence ids if `is_packed`, otherwise the input mask.
