@@ -16,7 +16,7 @@ class MicrobatchWeight:
     """Pass it to a GlobalLoss as `sample_weight` to score one gradient accumulation step."""
 
     weight: Any  # the sample weights of the step, or None
-    divisor: Any  # the divisor of the loss of the whole batch
+    divisor: Any  # the divisor of the loss of the step, from the whole batch
 
 
 class GlobalLoss(keras.losses.Loss):

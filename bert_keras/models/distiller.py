@@ -88,7 +88,7 @@ class Distiller(GlobalBatchModel):
 
     @property
     def non_trainable_variables(self):
-        """The student's variables and, with JAX, the teacher's, which else would be constants."""
+        """The student's variables and, with JAX, the teacher's, so that these are not constants."""
         ours, is_jax = super().non_trainable_variables, keras.config.backend() == "jax"
         return [*ours, *self.teacher.variables] if is_jax else ours
 

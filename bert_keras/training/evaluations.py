@@ -19,7 +19,7 @@ Evaluate = Callable[[], Mapping[str, float]]
 
 
 class DivergedError(InputError):
-    """A loss or gradients are not finite; `reason` is a clause that says which."""
+    """Raised if the loss or gradients are not finite; the clause `reason` says which."""
 
     def __init__(self, reason: str):
         super().__init__(

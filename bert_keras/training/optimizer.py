@@ -180,7 +180,7 @@ class BertAdamW(keras.optimizers.Optimizer):
             beta2_power=powers[1],
             beta1=ops.where(gain > 0, self.beta_1 * one, one),  # 1 keeps the average
             beta2=ops.where(gain > 0, self.beta_2 * one, one),
-            epsilon=self.epsilon * ops.sqrt(1 - powers[1]),  # belongs to the corrected v
+            epsilon=self.epsilon * ops.sqrt(1 - powers[1]),  # added to the uncorrected sqrt(v)
         )
 
     def _plain_step(self, gradient, variable, rate, *, gain, powers):
