@@ -19,7 +19,7 @@ _FILES = ("*.safetensors", "*.weights.h5", "*.json", "*.txt", "*.model", "*.spm"
 
 
 def is_name(path: StrPath) -> bool:
-    """Returns whether `path` is a name to download: not a local file or the form of a path."""
+    """Returns whether `path` is a name to download, neither a local file nor written as a path."""
     if not isinstance(path, str) or os.path.exists(path) or os.path.exists(f"{path}.index"):  # TF1
         return False
     return path.startswith((HUGGING_FACE, KAGGLE)) or _NAME.fullmatch(path) is not None
@@ -60,7 +60,7 @@ def download(name: str, revision: str | None = None) -> Path:
             snapshot_download(name, revision=folder.name, allow_patterns="pytorch_model*.bin")
         return folder
     except (
-        errors.LocalEntryNotFoundError,  # the network is down
+        errors.LocalEntryNotFoundError,  # no network, or HF_HUB_OFFLINE
         errors.RepositoryNotFoundError,
         errors.HFValidationError,
     ) as error:

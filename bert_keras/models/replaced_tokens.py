@@ -149,7 +149,7 @@ def generator_config(config: BertConfig, size: float) -> BertConfig:
     """Returns the configuration of a generator (Clark et al. 2020, section 3.2 and table 6).
 
     It has the number of layers, the embeddings and the head size of its discriminator. Its number
-    of attention heads (at least 1), hidden size and intermediate size are the fraction `size`.
+    of attention heads (at least 1), its hidden size and its intermediate size are scaled by `size`.
     """
     num_heads = max(1, round(size * config.num_heads))
     hidden_size = config.hidden_size // config.num_heads * num_heads
