@@ -55,7 +55,8 @@ class BertReplacedTokenPretrainer(TaskModel):
 
     The generator, a smaller BertMaskedLM, predicts the masked tokens. Each of them is replaced by a
     token drawn from its prediction. The discriminator, a BertDiscriminator, predicts which tokens
-    differ from the original tokens. Both share the tables and the LayerNorm of the embeddings. No gradient flows through the drawn tokens. Source: Clark et al. 2020 and its code.
+    differ from the original tokens. Both share the tables and the LayerNorm of the
+    embeddings. No gradient flows through the drawn tokens. Source: Clark et al. 2020 and its code.
 
     Args:
         config: The hyperparameters of the discriminator's encoder.
