@@ -4,7 +4,7 @@ from collections.abc import Sequence
 
 from bert_keras.checkpoints import native
 from bert_keras.checkpoints.formats import detect_format
-from bert_keras.checkpoints.hub import located
+from bert_keras.checkpoints.hub import locate
 from bert_keras.errors import InputError
 from bert_keras.kinds.kind import Asked, Kind
 from bert_keras.kinds.known import KINDS
@@ -12,11 +12,11 @@ from bert_keras.kinds.known import KINDS
 
 def answers(name: str, texts: Sequence[str]) -> tuple[type[Kind], Asked]:
     """Returns the kind of a model, and its answer for each text, pair or question."""
-    from bert_keras.checkpoints.checkpoint import present
+    from bert_keras.checkpoints.checkpoint import require_vocabulary
     from bert_keras.models.loading import load_model
 
     model = load_model(name)
-    tokenizer = present(model.tokenizer, source=name)
+    tokenizer = require_vocabulary(model.tokenizer, source=name)
     num_columns = len(model.stored_metadata(tokenizer).text_columns)
     columns = _columns(model.kind, texts, num_columns=num_columns, source=name)
     return model.kind, model.kind.ask(model, columns)
@@ -24,7 +24,7 @@ def answers(name: str, texts: Sequence[str]) -> tuple[type[Kind], Asked]:
 
 def check_texts(name: str, texts: Sequence[str]) -> None:
     """Raises the errors of `answers` that need no Keras, for models whose files name the class."""
-    folder = located(name)
+    folder = locate(name)
     if detect_format(folder) is native:
         metadata = native.read_metadata(folder)
         kind = KINDS.get(metadata.model, Kind)

@@ -10,7 +10,7 @@ from typing import Any
 
 from bert_keras.arguments import Program, checked, one_of, option
 from bert_keras.checkpoints.formats import detect_format
-from bert_keras.checkpoints.hub import located
+from bert_keras.checkpoints.hub import locate
 from bert_keras.distribution import PRECISIONS, STRATEGIES
 from bert_keras.downstream.catalog import task_names
 from bert_keras.errors import InputError, print_field, printable, require
@@ -70,7 +70,7 @@ def start_keras(
     """Finds the checkpoints of a command, then imports TensorFlow if it is Keras' backend."""
     for name in {"model", "pretrained", "teacher"} & {*vars(options)}:
         if path := getattr(options, name):
-            detect_format(located(path))
+            detect_format(locate(path))
     backend = os.environ.get("KERAS_BACKEND", "tensorflow")
     if backend not in backends:
         raise InputError(f"KERAS_BACKEND is {backend}; set KERAS_BACKEND={' or '.join(backends)}")

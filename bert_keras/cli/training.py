@@ -9,7 +9,7 @@ from typing import Any
 from bert_keras.arguments import checked, count, flag, one_of, option, required
 from bert_keras.checkpoints import keras_hub_preset
 from bert_keras.checkpoints.formats import detect_format, stored_config
-from bert_keras.checkpoints.hub import located
+from bert_keras.checkpoints.hub import locate
 from bert_keras.cli.program import (
     DEVICES,
     TASK_HELP,
@@ -210,7 +210,7 @@ def finetune(options: argparse.Namespace) -> None:
     names = {change.partition("=")[0] for change in changes}
     if is_study and ("seed" in names or (rates is not None and "learning_rate" in names)):
         raise InputError("a study sets the seed and the --learning-rates; omit their other options")
-    if detect_format(located(options.pretrained)) is keras_hub_preset:
+    if detect_format(locate(options.pretrained)) is keras_hub_preset:
         start_keras(options)  # before KerasHub computes the configuration
     arguments = {"changes": changes, **values(options, "pretrained", "teacher")}
     task, recipe, teacher = finetune_settings(options.task, options.recipe, **arguments)

@@ -10,7 +10,7 @@ from tqdm import tqdm
 
 from bert_keras.data.batches import Batches, batches_of
 from bert_keras.data.encoded import Encoded, longest_first_batches
-from bert_keras.distribution.forward import compiled
+from bert_keras.distribution.forward import compile_call
 
 
 def training_batches(encoded: Encoded, *, batch_size: int, seed: int) -> Batches:
@@ -27,7 +27,7 @@ class Predictor:
     def __init__(self, model: keras.Model, *, forward: Callable | None = None):
         # TensorFlow counts the traces of each partial separately, so a second model does not
         # trigger its warning about retracing.
-        self.forward = compiled(partial(forward or _forward, model), model)
+        self.forward = compile_call(partial(forward or _forward, model), model)
 
     def __call__(
         self, encoded: Encoded, *, batch_size: int = 32, stage: str = "predict"

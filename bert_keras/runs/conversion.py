@@ -8,10 +8,10 @@ from typing import TypeAlias, cast
 
 import numpy as np
 
-from bert_keras.checkpoints.checkpoint import Checkpoint, TrainingState, part
+from bert_keras.checkpoints.checkpoint import Checkpoint, TrainingState, weight_part
 from bert_keras.checkpoints.formats import open_checkpoint, write_checkpoint
 from bert_keras.checkpoints.pretrained import LoadReport, build_model, checkpoint_of_model
-from bert_keras.checkpoints.tensors import StoredTensor, of_array
+from bert_keras.checkpoints.tensors import StoredTensor, lazy_array
 from bert_keras.errors import InputError, check_name, counted, listed, quoted, suggest_keyword_names
 from bert_keras.families import FAMILIES, family_of
 from bert_keras.files import refuse_existing
@@ -97,7 +97,7 @@ def convert(  # noqa: PLR0913 - public; each argument is optional
 def part_of(checkpoint: Checkpoint, model: str) -> Checkpoint:
     """Returns the part for `model`; the BertMaskedLM of replaced-token models is the generator."""
     check_name(model, KINDS, what="model")
-    source, parts = checkpoint.metadata, {*map(part, checkpoint.tensors)}
+    source, parts = checkpoint.metadata, {*map(weight_part, checkpoint.tensors)}
     if (source.model, model) == ("BertReplacedTokenPretrainer", "BertMaskedLM"):
         # The generator shares the embeddings but for their projection.
         embeddings, generator = "encoder/embeddings/", "generator/"
@@ -155,7 +155,7 @@ def student_of(teacher: Checkpoint, *, num_layers: int) -> Checkpoint:
             for student, layer in enumerate(layers):
                 if layer == int(match[1]):
                     tensors[f"encoder/layer_{student}/{match[2]}"] = tensor
-        elif part(name) not in ("pooler", "next_sentence"):
+        elif weight_part(name) not in ("pooler", "next_sentence"):
             tensors[name] = tensor
     changes = {"num_layers": num_layers, "has_pooler": False}
     if family_of(config) is FAMILIES["bert"]:
@@ -163,7 +163,7 @@ def student_of(teacher: Checkpoint, *, num_layers: int) -> Checkpoint:
         notes.append("the student has no segment embeddings; that of segment 0 is added everywhere")
         segments = tensors.pop("encoder/embeddings/segment")
         positions = tensors["encoder/embeddings/position"]
-        tensors["encoder/embeddings/position"] = of_array(
+        tensors["encoder/embeddings/position"] = lazy_array(
             positions.shape, lambda: positions.read() + segments.read()[0]
         )
     model, config = metadata.model, dataclasses.replace(config, **changes)
@@ -245,4 +245,4 @@ def _extended_table(
             new[token_id] = old[subtoken_ids].mean(axis=0)
         return new
 
-    return of_array(shape, extended)
+    return lazy_array(shape, extended)

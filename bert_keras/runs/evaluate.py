@@ -4,7 +4,7 @@ import sys
 from collections.abc import Sequence
 from typing import Any
 
-from bert_keras.checkpoints.checkpoint import present
+from bert_keras.checkpoints.checkpoint import require_vocabulary
 from bert_keras.data.encoded import say_cut
 from bert_keras.downstream.batches import Predictor
 from bert_keras.downstream.catalog import ZERO_SHOT
@@ -91,7 +91,7 @@ def predict_examples(
         check_exists(data, expected="data to read")
     loaded = model if isinstance(model, Pretrained) else load_model(model)
     source = "the model" if isinstance(model, Pretrained) else model
-    tokenizer = present(loaded.tokenizer, source=source)
+    tokenizer = require_vocabulary(loaded.tokenizer, source=source)
     metadata = loaded.stored_metadata(tokenizer)
     task, examples = task_examples(metadata, data, source=source, **options)
     if is_scored:

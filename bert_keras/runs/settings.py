@@ -14,7 +14,7 @@ from typing import Any, get_args, get_origin
 
 from bert_keras.checkpoints import native
 from bert_keras.checkpoints.formats import absolute_path, detect_format, stored_config
-from bert_keras.checkpoints.hub import located
+from bert_keras.checkpoints.hub import locate
 from bert_keras.config import ModelMetadata, default_recipe
 from bert_keras.downstream.catalog import ALIASES, ZERO_SHOT, named_task, task_of
 from bert_keras.downstream.sentences.pairs import SENTENCE_PAIRS_TASK
@@ -284,7 +284,7 @@ def check_examples(read: Callable, model: str, data: str, **settings: Any) -> No
     """Reads the examples of a command with `read` before TensorFlow loads, unless this needs it."""
     if not is_tfds(data):
         check_exists(data, expected="a file or a folder")
-    folder = located(model)
+    folder = locate(model)
     if is_tfds(data) or settings["task"] in ZERO_SHOT or detect_format(folder) is not native:
         return
     with contextlib.redirect_stderr(io.StringIO()):

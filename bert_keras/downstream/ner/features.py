@@ -129,14 +129,14 @@ def _compute(
     """Writes the features of all words into an array for each layer, float32 [W,D]."""
     import keras
 
-    from bert_keras.distribution.forward import compiled
+    from bert_keras.distribution.forward import compile_call
     from bert_keras.models.feature_tagger import features_at
 
     def states_of_words(inputs):
         states = encoder.states(inputs).hidden_states
         return keras.ops.cast(features_at(states, inputs["word_positions"], layers), "float32")
 
-    forward = compiled(states_of_words, encoder, names=INPUTS)
+    forward = compile_call(states_of_words, encoder, names=INPUTS)
     with tqdm(total=len(words), desc="features", unit=" rows") as bar:
         for first in range(0, len(words), ROWS_AT_ONCE):
             rows = np.arange(first, min(first + ROWS_AT_ONCE, len(words)))
