@@ -29,8 +29,8 @@ CLOCKS = [  # (owner of the function, its name, stage)
     (shards, "read_tokens", "fetch ids"),
     (shards, "record_features", "pack"),
     (shards.Masker, "mask", "mask"),
-    (record_file, "serialized", "serialise"),
-    (record_file, "framed", "frame, checksums"),
+    (record_file, "serialize", "serialise"),
+    (record_file, "frame", "frame, checksums"),
     (shards.WriteShard, "__call__", "digest, write"),
 ]
 

@@ -21,7 +21,7 @@ from tqdm import tqdm
 from bert_keras.data.record_file import write_record_file
 from bert_keras.errors import InputError
 from bert_keras.files import utf8_error
-from bert_keras.text.packing import packed_texts
+from bert_keras.text.packing import pack_texts
 from bert_keras.text.tokenizer import WordPieceTokenizer
 from bert_keras.text.vocab import Vocabulary
 from tfrecords_tools.instances import TRAIN, expect_records, shard_file
@@ -252,7 +252,7 @@ class _Drawing:
         tokens = self.store.tokens_of_spans(starts.ravel(), lengths.ravel())
         self.store.release()
         offsets = (np.cumsum(lengths) - lengths.ravel()).reshape(lengths.shape)
-        features = packed_texts(tokens, offsets, lengths, length=length, vocabulary=self.vocabulary)
+        features = pack_texts(tokens, offsets, lengths, length=length, vocabulary=self.vocabulary)
         # A token of A follows [CLS]; a token of B follows [CLS] and [SEP]. Empty slots sort last.
         chosen = rows["chosen"]
         is_filled = np.arange(chosen.shape[1]) < rows["num_chosen"][:, None]

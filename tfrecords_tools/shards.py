@@ -167,7 +167,7 @@ def record_features(
         sequences=np.repeat(number_in_row + 1, counts),
     )
     shape = {"num_rows": sequences.num_rows, "length": schema.max_length}
-    values = packing.packed(tokens, spans, vocabulary=vocabulary, **shape)
+    values = packing.pack_spans(tokens, spans, vocabulary=vocabulary, **shape)
     continues = None
     if masker and masker.policy.unit == "word":
         continues = values["input_ids"] >= size

@@ -8,7 +8,7 @@ from keras import ops
 
 from bert_keras.config import BertConfig
 from bert_keras.errors import InputError, quoted
-from bert_keras.kinds.masked_lm import MaskedLM, Pretraining, masked_tokens
+from bert_keras.kinds.masked_lm import MaskedLM, Pretraining, predict_tokens
 from bert_keras.layers.heads import ClassificationHead, MaskedLMHead
 from bert_keras.layers.primitives import states_at
 from bert_keras.models.task_models import TaskModel
@@ -50,7 +50,7 @@ class MaskedLMModel(TaskModel):
                 raise InputError(f"{quoted(text)} has no [MASK] in place of a word to predict")
             inputs = encode_masked(self.tokenizer, [text], max_length=max_length)
             logits_PV = self(inputs, training=False)["masked_lm"][0]
-            answers.append(masked_tokens(np.asarray(ops.cast(logits_PV, "float32")), tokens))
+            answers.append(predict_tokens(np.asarray(ops.cast(logits_PV, "float32")), tokens))
         return answers
 
 
