@@ -233,7 +233,12 @@ class WordCache:
 
         if len(self._numbers) > MAX_CACHED_WORDS:
             self._clear()
-        spaced = pc.replace_substring_regex(pa.array(texts, pa.string()), PUNCTUATION, r" \1 ")
+        # `pa.array` would import pandas, if it is installed, which takes longer than pyarrow.
+        raw = [text.encode() for text in texts]
+        ends = np.cumsum([0, *map(len, raw)], dtype=np.int64)
+        buffers = map(pa.py_buffer, (ends, b"".join(raw)))
+        array = pa.LargeStringArray.from_buffers(len(raw), *buffers)
+        spaced = pc.replace_substring_regex(array, PUNCTUATION, r" \1 ")
         columns = pc.split_pattern(spaced, " ")
         encoded = columns.values.dictionary_encode()
         words, num_known = encoded.dictionary.to_pylist(), len(self._numbers)
@@ -243,10 +248,10 @@ class WordCache:
         except BaseException:  # the dictionary may have words without ids
             self._clear()
             raise
-        indices = numbers[encoded.indices.to_numpy()]
+        indices = numbers[np.from_dlpack(encoded.indices)]
         lengths = self._lengths[indices]
         ids = self._ids[span_indices(self._starts[indices], lengths)]
-        bounds = np.append(0, np.cumsum(lengths))[columns.offsets.to_numpy()]
+        bounds = np.append(0, np.cumsum(lengths))[np.from_dlpack(columns.offsets)]
         return ids, np.diff(bounds)
 
     def _add(self, words: list[str]) -> None:
