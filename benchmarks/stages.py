@@ -18,7 +18,7 @@ from tfrecords_tools import shards, tokens
 from tfrecords_tools.settings import BuildSettings
 
 CLOCKS = [  # (owner of the function, its name, stage)
-    (building, "digest", "digest of the input"),
+    (building, "input_entry", "digest of the input"),
     (tokens, "_batches", "read lines"),
     (tokens, "_encoded", "tokenise"),
     (tokens.TokenWriter, "add", "store ids"),

@@ -35,8 +35,14 @@ from bert_keras.errors import InputError
 from bert_keras.files import StrPath, file_system, open_file
 from bert_keras.text.vocab import Vocabulary
 from tfrecords_tools.build import text_entries
-from tfrecords_tools.corpus import build_units, digest, files
-from tfrecords_tools.instances import Layout, expect_records, instances_of, layouts_of, shard_file
+from tfrecords_tools.corpus import build_units, corpus_files, input_entry
+from tfrecords_tools.instances import (
+    Layout,
+    check_has_records,
+    instances_of,
+    plan_layouts,
+    shard_file,
+)
 from tfrecords_tools.readers import Unit
 from tfrecords_tools.settings import MANIFEST, BuildSettings, Settings, folder_files, manifest_head
 from tfrecords_tools.shards import WriteShard
@@ -94,7 +100,7 @@ def build_on_beam(
         raise InputError("one machine writes the records of --compat google; leave out --beam")
     settings = settings.for_vocabulary(vocabulary)
     pipeline = beam.Pipeline(options=PipelineOptions(list(pipeline_options)))
-    paths = files(list(corpus))  # the pipeline's options may configure the access to them
+    paths = corpus_files(list(corpus))  # the pipeline's options may configure the access to them
     output = os.fspath(output).rstrip("/")
     partial = f"{output}.beam-partial"
     system, folder = file_system(partial)
@@ -141,7 +147,7 @@ def add_steps(pipeline: beam.Pipeline, units: Sequence[Unit], context: StepConte
         pipeline
         | "inputs" >> beam.Create(context.paths)
         | "spread inputs" >> beam.Reshuffle()
-        | "digest" >> beam.Map(digest)
+        | "digest" >> beam.Map(input_entry)
     )
     _ = (
         pipeline
@@ -246,7 +252,7 @@ def plan_of(reports: Sequence[UnitReport], context: StepContext) -> Plan:
             first_documents=first_documents,
             ranges=tuple(ranges),
             first_of_range=array("q", [each.first for each in ranges]),
-            layouts=layouts_of(
+            layouts=plan_layouts(
                 np.concatenate([report.sizes for report in reports], axis=1),
                 settings=context.settings,
                 num_separators=context.vocabulary.specials.num_separators,
@@ -341,7 +347,7 @@ def _finish(
         keys = [(split, shard) for shard in range(len(layout.shards))]
         with _kept_error(context):
             has_records = (key in by_key for key in keys)
-            expect_records(has_records, split=layout.split.name, num_shards=len(keys))
+            check_has_records(has_records, split=layout.split.name, num_shards=len(keys))
         splits[layout.split.name] = layout.summary([by_key[key] for key in keys])
     in_order = sorted(inputs, key=lambda each: context.paths.index(each["path"]))
     head = manifest_head(context.settings, context.vocabulary, in_order)

@@ -35,7 +35,7 @@ RECORDS = (
 )
 FLAGS = (
     flag("--cased", "keep upper case and accents"),
-    option("--workers", "N", "processes; results are the same (default: all cores)", type=count),
+    option("--workers", "N", "maximum number of processes (default: all cores)", type=count),
 )
 MODELS = ("wordpiece", "bpe", "unigram")
 SETTINGS = [each for each in fields(BuildSettings) if each.name != "lowercase"]  # --cased sets it

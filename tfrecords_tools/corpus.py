@@ -21,7 +21,7 @@ UNIT_BYTES = 1 << 20  # larger if a build has more than MAX_UNITS units
 MAX_UNITS = 1000
 
 
-def files(corpus: Sequence[StrPath]) -> list[str]:
+def corpus_files(corpus: Sequence[StrPath]) -> list[str]:
     """Returns all files of files, folders, globs, URLs and TFDS names, sorted in each of them."""
     paths: list[str] = []
     for name in [os.fspath(name) for name in corpus]:
@@ -80,18 +80,20 @@ def size_of(path: str) -> int:
     return os.path.getsize(path)
 
 
-def digest(path: str) -> dict[str, Any]:
+def input_entry(path: str) -> dict[str, Any]:
     """Returns the entry of an input in the manifest: "path", "bytes" and "sha256"."""
     with open_file(readers.split_files(path)[0] if path.startswith(TFDS) else path) as file:
         sha256 = hashlib.file_digest(file, "sha256").hexdigest()
     return {"path": path, "bytes": size_of(path), "sha256": sha256}
 
 
-def units(corpus: Sequence[StrPath], *, unit_bytes: int, text_field: str = "text") -> list[Unit]:
+def divide_into_units(
+    corpus: Sequence[StrPath], *, unit_bytes: int, text_field: str = "text"
+) -> list[Unit]:
     """Divides a corpus into units of about `unit_bytes`, in a fixed order."""
     parts: list[FilePart] = []
     options: Any = {"unit_bytes": unit_bytes, "text_field": text_field}
-    for path in files(corpus):
+    for path in corpus_files(corpus):
         with _named_errors(path):
             if path.startswith(TFDS):
                 parts += readers.example_parts(path, **options)
@@ -111,7 +113,7 @@ def units(corpus: Sequence[StrPath], *, unit_bytes: int, text_field: str = "text
 def build_units(paths: Sequence[str], *, text_field: str) -> list[Unit]:
     """Divides the corpus of a build; the numbers of the units are part of the records' seeds."""
     unit_bytes = max(UNIT_BYTES, sum(map(size_of, paths)) // MAX_UNITS)
-    return units(paths, unit_bytes=unit_bytes, text_field=text_field)
+    return divide_into_units(paths, unit_bytes=unit_bytes, text_field=text_field)
 
 
 @contextlib.contextmanager
@@ -139,10 +141,10 @@ def lines_of(unit: Unit) -> Iterator[str]:
             yield ""
 
 
-def documents(corpus: Sequence[StrPath], *, stage: str) -> Iterator[list[str]]:
+def read_documents(corpus: Sequence[StrPath], *, stage: str) -> Iterator[list[str]]:
     """Yields the list of lines of each document of a whole corpus, with a progress bar."""
     document: list[str] = []
-    for unit in tqdm(units(corpus, unit_bytes=UNIT_BYTES), desc=stage, unit=" MB"):
+    for unit in tqdm(divide_into_units(corpus, unit_bytes=UNIT_BYTES), desc=stage, unit=" MB"):
         for line in lines_of(unit):
             if line:
                 document.append(line)

@@ -24,10 +24,10 @@ from bert_keras.files import utf8_error
 from bert_keras.text.packing import packed_texts
 from bert_keras.text.tokenizer import WordPieceTokenizer
 from bert_keras.text.vocab import Vocabulary
-from tfrecords_tools.instances import TRAIN, expect_records, shard_file
+from tfrecords_tools.instances import TRAIN, check_has_records, shard_file
 from tfrecords_tools.readers import TFDS, file_format, grouped, open_text
 from tfrecords_tools.settings import NUM_SPECIALS, GoogleSettings, split_summary
-from tfrecords_tools.store import TokenStore, TokenWriter, expect_text, token_dtype
+from tfrecords_tools.store import TokenStore, TokenWriter, check_has_text, token_dtype
 
 BATCH_CHARACTERS = 1 << 17  # characters that are tokenized at once
 BATCH_RECORDS = 1024  # encoded at once; their arrays fit a processor's cache
@@ -42,7 +42,7 @@ def tokenize(files: Sequence[str], output: Path, *, tokenizer: WordPieceTokenize
         for texts in tqdm(batches, desc="tokenize", unit=" batch"):
             # A blank line counts as an empty sentence that starts a document.
             writer.add(*tokenizer.flat_ids(texts), np.array([not text for text in texts]))
-    expect_text(writer.num_documents)
+    check_has_text(writer.num_documents)
 
 
 def _lines(path: str) -> Iterator[str]:
@@ -120,7 +120,7 @@ def write_records(
     row = np.dtype([*PAIR, ("num_chosen", "<i4"), *lists])
     rows = np.fromiter(drawing.instances(), row)
     order = drawing.generator.shuffled(len(rows))
-    expect_records([len(rows) >= settings.shards], split=TRAIN, num_shards=settings.shards)
+    check_has_records([len(rows) >= settings.shards], split=TRAIN, num_shards=settings.shards)
     shards = []
     for number in tqdm(range(settings.shards), desc="write", unit=" file"):
         of_shard = order[number :: settings.shards]

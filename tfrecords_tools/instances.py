@@ -178,7 +178,7 @@ class Split:
         return number + bisect_right(ranks, number, key=lambda rank: self.held_out[rank] - rank)
 
 
-def splits_of(num_documents: int, *, settings: BuildSettings) -> list[Split]:
+def plan_splits(num_documents: int, *, settings: BuildSettings) -> list[Split]:
     """Returns the split `train` and, if the rate is positive, `held-out`; the seed chooses it."""
     rate = settings.held_out_rate
     count = max(2, round(rate * num_documents)) if rate else 0
@@ -228,7 +228,7 @@ class Layout:
         return split_summary(shards, summed=summed, documents=self.split.num_documents, **sizes)
 
 
-def expect_records(has_records: Iterable[bool], *, split: str, num_shards: int) -> None:
+def check_has_records(has_records: Iterable[bool], *, split: str, num_shards: int) -> None:
     """Raises InputError unless all shards of a split have records."""
     if not all(has_records):
         raise InputError(
@@ -242,11 +242,11 @@ def shard_file(split: str, shard: int, num_shards: int) -> str:
     return f"{split}-{shard:05d}-of-{num_shards:05d}.tfrecord"
 
 
-def layouts_of(
+def plan_layouts(
     sizes: np.ndarray, *, settings: BuildSettings, num_separators: int
 ) -> tuple[Layout, ...]:
     """Plans the splits of documents; `TokenStore.document_sizes` returns the `sizes`."""
-    splits = splits_of(sizes.shape[1], settings=settings)
+    splits = plan_splits(sizes.shape[1], settings=settings)
     held_out = sizes[:, np.array(splits[0].held_out, np.int64)].sum(axis=1)
     layouts = []
     for split, size in zip(splits, [sizes.sum(axis=1) - held_out, held_out], strict=False):

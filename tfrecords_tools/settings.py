@@ -89,6 +89,11 @@ class BuildSettings:
         return self.max_predictions > 0 and self.mask_unit == "word"
 
     @property
+    def calls_user_functions(self) -> bool:
+        """Whether a build calls functions of the user, whose speed is unknown."""
+        return self.segmenter is not None or ":" in self.splitter
+
+    @property
     def schema(self) -> PretrainingSchema:
         """The schema of the records."""
         has_labels = bool(LABEL_NAMES[self.objective])
@@ -202,7 +207,7 @@ def manifest_head(settings: Settings, vocabulary: Vocabulary, inputs: Sequence[d
     }
 
 
-def expect_same(plan: Path, head: Mapping[str, Any], *, folder: Path) -> None:
+def check_same_build(plan: Path, head: Mapping[str, Any], *, folder: Path) -> None:
     """Raises InputError for the first value of `head` that differs in the `plan` of a build."""
     before, now = (
         {

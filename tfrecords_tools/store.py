@@ -29,7 +29,7 @@ SENTENCES_PER_RANGE = 20_000
 _COPY_SIZE = 1 << 20  # bytes, or indices
 
 
-def expect_text(num_documents: int) -> None:
+def check_has_text(num_documents: int) -> None:
     """Raises InputError if a corpus contains no documents."""
     if not num_documents:
         raise InputError("the corpus contains no text; expected a paragraph or a sentence per line")

@@ -24,10 +24,10 @@ from bert_keras.files import StrPath
 from bert_keras.text import fast_tokenizer
 from bert_keras.text.tokenizer import MAX_WORD_CHARACTERS, normalizer
 from bert_keras.text.vocab import SPECIAL_TOKENS, Vocabulary
-from tfrecords_tools.build import Workers
-from tfrecords_tools.corpus import lines_of, units
+from tfrecords_tools.build import Workers, num_workers
+from tfrecords_tools.corpus import divide_into_units, lines_of
 from tfrecords_tools.readers import Unit, grouped, num_bytes_of
-from tfrecords_tools.store import expect_text
+from tfrecords_tools.store import check_has_text
 from tfrecords_tools.tokens import import_function, part_starts
 
 UNIT_BYTES = 4 << 20
@@ -66,14 +66,15 @@ def train_vocabulary(  # noqa: PLR0913 - each argument is an option of the comma
     """Counts the words of a corpus and learns a vocabulary.
 
     Args:
-        paths: The corpus; see `files`.
+        paths: The corpus; see `corpus_files`.
         size: The most tokens of the vocabulary.
         model: "wordpiece", "bpe" or "unigram".
         lowercase: Whether to lower-case the words. Byte-level BPE keeps upper case.
         unused: The number of [unusedN] tokens, for WordPiece alone.
         segmenter: A "module:function" that divides a word into parts whose limits no token crosses,
             for WordPiece alone.
-        workers: The number of processes; the vocabulary does not depend on it.
+        workers: The maximum number of processes; the words of a small corpus are counted by one.
+            The vocabulary does not depend on the number.
         text_field: The field of JSON, parquet or TFDS with the text.
         log: Receives a sentence about dropped words and about Hangul.
     """
@@ -84,18 +85,18 @@ def train_vocabulary(  # noqa: PLR0913 - each argument is an option of the comma
     if not min_size + unused <= size <= LARGEST_SIZE:
         raise InputError(f"size is {size}; expected {min_size + unused} to {LARGEST_SIZE} tokens")
     segment = import_function(segmenter) if segmenter else None
-    corpus = units(paths, unit_bytes=UNIT_BYTES, text_field=text_field)
+    corpus = divide_into_units(paths, unit_bytes=UNIT_BYTES, text_field=text_field)
     count = partial(_count_unit, count_words=count_words, lowercase=lowercase)
     words, num_dropped, total = Counter(), 0, sum(map(num_bytes_of, corpus))
     bar = tqdm(desc="count words", unit=" B", unit_scale=True, total=total)
-    with Workers(workers) as processes, bar:
-        for unit, counted in zip(corpus, processes.map(count, corpus), strict=True):
+    with Workers(num_workers(workers, num_bytes=total)) as pool, bar:
+        for unit, counted in zip(corpus, pool.map(count, corpus), strict=True):
             words.update(counted)
             if len(words) > MAX_WORDS:
                 num_dropped += len(words) - MAX_WORDS // 2
                 words = Counter(dict(words.most_common(MAX_WORDS // 2)))
             bar.update(num_bytes_of(unit))
-    expect_text(len(words))
+    check_has_text(len(words))
     if num_dropped:
         log(f"dropped {num_dropped:,} rare words")
     if model != "wordpiece":

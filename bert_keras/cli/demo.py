@@ -22,8 +22,7 @@ from bert_keras.runs.settings import pretrain_settings
 from bert_keras.serving.client import Client
 from bert_keras.serving.server import running_server
 from tfrecords_tools.build import build
-from tfrecords_tools.corpus import documents
-from tfrecords_tools.corpus import files as corpus_files
+from tfrecords_tools.corpus import corpus_files, read_documents
 from tfrecords_tools.settings import BuildSettings
 from tfrecords_tools.vocab import train_vocabulary
 
@@ -168,7 +167,7 @@ def _write_language_reference(path: Path) -> Path:
 def _write_rows(files: Sequence[StrPath], folder: Path, *, seed: int, num_train: int | None) -> str:
     """Writes distinct paragraphs with labels as train.tsv and dev.tsv; returns one of dev.tsv."""
     labelled = []
-    for lines in documents(files, stage="label paragraphs"):
+    for lines in read_documents(files, stage="label paragraphs"):
         texts = [line for line in lines if "\t" not in line and len(line.split()) >= MIN_WORDS]
         labelled.append((" ".join(lines[0].split()[:5]), texts))
     longest = sorted(labelled, key=lambda each: -len(each[1]))[:NUM_LABELS]

@@ -37,7 +37,7 @@ from bert_keras.runs.settings import (
     read_task_data,
 )
 from bert_keras.text.fast_tokenizer import records_vocabulary
-from tfrecords_tools.corpus import files as corpus_files
+from tfrecords_tools.corpus import corpus_files
 
 # Recipe of a fine-tuning without --recipe -> when it is used
 DEFAULTS = {"paper": " (hidden sizes from 768)", "small-models": " (smaller sizes, if different)"}

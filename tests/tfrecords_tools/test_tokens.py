@@ -7,7 +7,7 @@ from bert_keras.errors import InputError
 from bert_keras.text.tokenizer import WordPieceTokenizer
 from bert_keras.text.vocab import SPECIAL_TOKENS, Vocabulary
 from tests.tfrecords_tools.test_store import read
-from tfrecords_tools.corpus import units
+from tfrecords_tools.corpus import divide_into_units
 from tfrecords_tools.settings import BuildSettings
 from tfrecords_tools.tokens import TokenizeUnit, continues, divide_long_sentences, import_function
 
@@ -16,7 +16,7 @@ def tokenized(text, vocabulary, tmp_path, **changes):
     """Returns documents as lists of sentences of words, and what the job returns."""
     (tmp_path / "a.txt").write_text(text)
     settings = BuildSettings(**{"max_predictions": 5, **changes})
-    (unit,) = units([tmp_path / "a.txt"], unit_bytes=1 << 20)
+    (unit,) = divide_into_units([tmp_path / "a.txt"], unit_bytes=1 << 20)
     job = TokenizeUnit(unit, tmp_path / "tokens", vocabulary, settings)
     result = job()
     return [
@@ -89,7 +89,7 @@ def test_a_segmenter_raises_the_ids_that_continue_a_word(plugins, tmp_path):
     vocabulary = Vocabulary((*SPECIAL_TOKENS, "。", *"今天北京语言"))
     options = {"segmenter": "own_plugin:pairs", "mask_unit": "word", "splitter": "zh"}
     (tmp_path / "a.txt").write_text("今天语言。北京今天。", "utf-8")
-    (unit,) = units([tmp_path / "a.txt"], unit_bytes=1 << 20)
+    (unit,) = divide_into_units([tmp_path / "a.txt"], unit_bytes=1 << 20)
     settings = BuildSettings(**options, max_length=50)
     TokenizeUnit(unit, tmp_path / "tokens", vocabulary, settings)()
     size = len(vocabulary)
