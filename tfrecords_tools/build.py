@@ -17,7 +17,7 @@ from multiprocessing import get_context
 from multiprocessing.connection import Connection
 from pathlib import Path
 from signal import SIG_BLOCK, SIG_SETMASK, SIGINT, pthread_sigmask
-from typing import Any, TypeVar
+from typing import Any, TypeVar, cast
 
 import numpy as np
 from tqdm import tqdm
@@ -36,7 +36,7 @@ from bert_keras.text.tokenizer import WordPieceTokenizer
 from bert_keras.text.vocab import Vocabulary
 from tfrecords_tools import google
 from tfrecords_tools.corpus import build_units, corpus_files, input_entry
-from tfrecords_tools.instances import FindInstances, check_has_records, plan_layouts, shard_file
+from tfrecords_tools.instances import FindInstances, check_shards, plan_layouts, shard_file
 from tfrecords_tools.settings import (
     MANIFEST,
     BuildSettings,
@@ -83,9 +83,7 @@ def build(
     corpus, settings = list(corpus), settings.for_vocabulary(vocabulary)
     for corpus_folder in filter(os.path.isdir, corpus):
         if Path(corpus_folder).resolve() in Path(output).resolve().parents:
-            raise InputError(
-                f"{output} is in {corpus_folder}, a folder of the corpus; choose another"
-            )
+            raise InputError(f"{output} is in {corpus_folder}, a corpus folder; choose another")
     # Our own .partial folder is skipped, because a glob such as `*` may match it.
     partial = Path(f"{os.path.abspath(output)}.partial").resolve()
     paths = [path for path in corpus_files(corpus) if partial not in Path(path).resolve().parents]
@@ -107,7 +105,8 @@ def build(
                 write_receipt(store, {})
             entries = google.write_records(store, vocabulary=vocabulary, settings=settings)
         else:
-            if not settings.calls_user_functions:
+            # Functions of the user may be slow, so that processes pay for small corpora too.
+            if settings.segmenter is None and ":" not in settings.splitter:
                 workers = num_workers(workers, num_bytes=sum(entry["bytes"] for entry in inputs))
             with Workers(workers) as pool:
                 entries = _write_splits(work, paths, settings, vocabulary, pool)
@@ -148,21 +147,18 @@ def _write_splits(
         write_receipt(store_folder, tokenized)
         for job in jobs:
             shutil.rmtree(job.output)
-    store = TokenStore(store_folder)
-    splits = {}
+    store, splits = TokenStore(store_folder), {}
     rules = {"settings": settings, "num_separators": vocabulary.specials.num_separators}
     for layout in plan_layouts(store.document_sizes(), **rules):
         name = layout.split.name
         find_jobs = [
-            FindInstances(
-                part, layout, work / f"{name}-{part.unit:05d}-{part.part:05d}", store_folder
-            )
-            for part in ranges_of(store, tokenized["unit_documents"])
+            FindInstances(r, layout, work / f"{name}-{r.unit:05d}-{r.part:05d}", store_folder)
+            for r in ranges_of(store, tokenized["unit_documents"])
         ]
         results = pool.run(find_jobs, stage=f"find {name}", unit="sentence")
         bucket_sizes = np.sum([result["sizes"] for result in results], axis=0)
         shard_sizes = [int(bucket_sizes[each.start : each.stop].sum()) for each in layout.shards]
-        check_has_records(map(bool, shard_sizes), split=name, num_shards=len(layout.shards))
+        check_shards(map(bool, shard_sizes), split=name, num_shards=len(layout.shards))
         spans_per_record = 2 if settings.schema.has_labels else 1  # buckets count spans
         write_jobs = [
             WriteShard(
@@ -191,10 +187,7 @@ def text_entries(results: Iterable[dict[str, Any]]) -> dict[str, Any]:
 
 
 class Workers:
-    """A context manager that maps functions in `num_workers` processes.
-
-    The processes are spawned. If the number is 1, the current process does the work.
-    """
+    """A context manager that maps functions in `num_workers` spawned processes; 1 spawns none."""
 
     def __init__(self, num_workers: int):
         self._executor = None
@@ -210,9 +203,7 @@ class Workers:
 
     def __exit__(self, exc_type: type | None, *error) -> None:
         if self._executor:
-            # Closing this end of the pipe makes every worker exit. After an error this happens
-            # first, because the jobs that the workers would finish may take hours.
-            if exc_type:
+            if exc_type:  # workers exit when this end closes; finishing jobs may take hours
                 self._end_of_work.close()
             self._executor.shutdown(cancel_futures=True)
             self._end_of_work.close()
@@ -239,21 +230,19 @@ class Workers:
     def run(self, jobs: Sequence[Any], *, stage: str, unit: str) -> list[dict[str, Any]]:
         """Runs the jobs that have no valid receipt and returns the results of all jobs in order.
 
-        A job is a callable that writes its `output` (a Path) and returns JSON values. The progress
-        bar counts its `size`, in `unit`s.
+        A job is a callable that writes its `output` (Path) and returns JSON; `size` is in `unit`s.
         """
-        known_results = [finished_result(job.output) for job in jobs]
-        missing_jobs = [job for job, r in zip(jobs, known_results, strict=True) if r is None]
+        results = [finished_result(job.output) for job in jobs]
+        missing = [index for index, result in enumerate(results) if result is None]
         total = sum(job.size for job in jobs)
-        done = total - sum(job.size for job in missing_jobs)
+        done = total - sum(jobs[index].size for index in missing)
         scale = {"total": total, "initial": done, "unit_scale": True, "disable": not total}
         with tqdm(desc=stage, unit=f" {unit}", **scale) as bar:
-            new_results = []
-            for job, result in zip(missing_jobs, self.map(_run_job, missing_jobs), strict=True):
-                new_results.append(result)
-                bar.update(job.size)
-        remaining = iter(new_results)
-        return [next(remaining) if result is None else result for result in known_results]
+            new_results = self.map(_run_job, [jobs[index] for index in missing])
+            for index, result in zip(missing, new_results, strict=True):
+                results[index] = result
+                bar.update(jobs[index].size)
+        return cast(list[dict[str, Any]], results)
 
 
 def finished_result(output: Path) -> dict[str, Any] | None:
@@ -287,8 +276,7 @@ def _start_worker(parent: Connection) -> None:
     os.environ["TOKENIZERS_PARALLELISM"] = "false"  # the processes use all cores already
     os.environ["CUDA_VISIBLE_DEVICES"] = ""  # reading a TFDS corpus needs no GPU
 
-    def end_with_parent() -> None:
-        # `recv_bytes` ends when the parent closes its end of the pipe or is killed.
+    def end_with_parent() -> None:  # `recv_bytes` ends when the parent closes its end or dies
         with suppress(EOFError, OSError):
             parent.recv_bytes()
         os._exit(1)

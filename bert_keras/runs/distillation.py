@@ -42,7 +42,7 @@ class Distillation:
 
     @classmethod
     def of_task(cls, teacher: StrPath) -> "Distillation":
-        """Returns the settings of its fine-tuning (run_squad_w_distillation.py of its code)."""
+        """Returns the settings of DistilBERT's fine-tuning (run_squad_w_distillation.py)."""
         path = absolute_path(teacher)
         return cls(teacher=path, alpha_soft=0.5, alpha_labels=0.5, alpha_cosine=0.0)
 
@@ -70,7 +70,8 @@ def open_teacher(
     distillation: Distillation, *, student: ModelMetadata, vocabulary: Vocabulary
 ) -> Teacher:
     """Opens the checkpoint of a teacher, whose vocabulary and labels must be the student's."""
-    checkpoint, source = open_text_checkpoint(distillation.teacher), distillation.teacher
+    source = distillation.teacher
+    checkpoint = open_text_checkpoint(source)
     metadata, config = checkpoint.metadata, checkpoint.metadata.config
     check_same_vocabulary(checkpoint, vocabulary, source=source)
     needed = {
@@ -92,7 +93,7 @@ def check_fit(needed: Mapping[str, tuple[Any, Any]], *, source: StrPath, remedy:
 def check_same_vocabulary(
     checkpoint: TextCheckpoint, expected: Vocabulary, *, source: StrPath
 ) -> None:
-    """Raises InputError, which names the first different line, for another vocabulary."""
+    """Raises InputError, with the first different line, if the vocabularies differ."""
     ours = checkpoint.vocabulary
     if ours == expected:
         return

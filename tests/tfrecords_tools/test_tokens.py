@@ -9,7 +9,12 @@ from bert_keras.text.vocab import SPECIAL_TOKENS, Vocabulary
 from tests.tfrecords_tools.test_store import read
 from tfrecords_tools.corpus import divide_into_units
 from tfrecords_tools.settings import BuildSettings
-from tfrecords_tools.tokens import TokenizeUnit, continues, divide_long_sentences, import_function
+from tfrecords_tools.tokens import (
+    TokenizeUnit,
+    divide_long_sentences,
+    find_continuations,
+    import_function,
+)
 
 
 def tokenized(text, vocabulary, tmp_path, **changes):
@@ -80,7 +85,7 @@ TOKENIZER = WordPieceTokenizer(Vocabulary((*SPECIAL_TOKENS, *WORDPIECES[0], *WOR
 def test_tokens_of_a_word_continue_it(text, words, expected):
     """A "+" precedes each token that continues a word."""
     tokenized = TOKENIZER.encode(text)
-    flags = continues(text, tokenized, words.split())
+    flags = find_continuations(text, tokenized, words.split())
     marked = ["+" * flag + token for flag, token in zip(flags, tokenized.tokens, strict=True)]
     assert " ".join(marked) == expected
 
