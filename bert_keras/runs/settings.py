@@ -122,19 +122,19 @@ def pretrain_settings(
 
     A change of `num_steps` scales `num_warmup_steps` and `last_step`, unless they change too.
     """
-    recipe = named_recipe(PRETRAIN, recipe) if isinstance(recipe, str) else recipe
+    chosen = named_recipe(PRETRAIN, recipe) if isinstance(recipe, str) else recipe
     changes = changes_by_field(changes)
     if teacher and not isinstance(teacher, Distillation):
         teacher = Distillation.of_pretraining(teacher)
     if "num_steps" in changes:
-        steps = {"num_warmup_steps": recipe.num_warmup_steps, "last_step": recipe.last_step}
-        bare = dataclasses.replace(recipe, **dict.fromkeys(steps, 0))
+        steps = {"num_warmup_steps": chosen.num_warmup_steps, "last_step": chosen.last_step}
+        bare = dataclasses.replace(chosen, **dict.fromkeys(steps, 0))
         (bare,) = with_changes(bare, changes={"num_steps": changes["num_steps"]})
-        scaled = {name: n * bare.num_steps // recipe.num_steps for name, n in steps.items()}
+        scaled = {name: n * bare.num_steps // chosen.num_steps for name, n in steps.items()}
         changes = scaled | changes
-    recipe, distillation = with_changes(recipe, teacher or None, changes=changes)
-    first_part(recipe)  # raises InputError for a mistake in `first_changes`
-    return recipe, distillation
+    chosen, distillation = with_changes(chosen, teacher or None, changes=changes)
+    first_part(chosen)  # raises InputError for a mistake in `first_changes`
+    return chosen, distillation
 
 
 def first_part(recipe: PretrainRecipe) -> PretrainRecipe | None:
@@ -167,11 +167,11 @@ def finetune_settings(
         size = stored_config(pretrained).hidden_size
         recipe = default_recipe(size)
         print_field("recipe", f"{recipe}, because the hidden size is {size:,}")
-    recipe = named_recipe(task_recipes(task.name), recipe) if isinstance(recipe, str) else recipe
+    chosen = named_recipe(task_recipes(task.name), recipe) if isinstance(recipe, str) else recipe
     if teacher and not isinstance(teacher, Distillation):
         teacher = Distillation.of_task(teacher)
-    recipe, task, distillation = with_changes(recipe, task, teacher or None, changes=changes)
-    return task, recipe, distillation
+    chosen, changed, distillation = with_changes(chosen, task, teacher or None, changes=changes)
+    return changed, chosen, distillation
 
 
 @dataclass(frozen=True)

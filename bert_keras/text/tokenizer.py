@@ -248,10 +248,12 @@ class WordCache:
         except BaseException:  # the dictionary may have words without ids
             self._clear()
             raise
-        indices = numbers[np.from_dlpack(encoded.indices)]
+        arrays = (encoded.indices, columns.offsets)  # their `to_numpy` would import pandas too
+        word_indices, offsets = (np.asarray(np.from_dlpack(each), np.int64) for each in arrays)
+        indices = numbers[word_indices]
         lengths = self._lengths[indices]
         ids = self._ids[span_indices(self._starts[indices], lengths)]
-        bounds = np.append(0, np.cumsum(lengths))[np.from_dlpack(columns.offsets)]
+        bounds = np.append(0, np.cumsum(lengths))[offsets]
         return ids, np.diff(bounds)
 
     def _add(self, words: list[str]) -> None:
