@@ -182,16 +182,14 @@ class UnitReport(NamedTuple):
 
 def tokenize_ranges(indexed: tuple[int, Unit], context: StepContext) -> Iterator:
     """Yields (key, tokens) of each range of a unit in order, and then its report to `REPORTS`."""
-    index, unit = indexed
-    settings = context.settings
+    (index, unit), settings = indexed, context.settings
     with _kept_error(context), tempfile.TemporaryDirectory() as work:
         result = TokenizeUnit(unit, Path(work) / "tokens", context.vocabulary, settings)()
         store = TokenStore(Path(work) / "tokens")
         ranges = [each._replace(unit=index) for each in ranges_of(store, [store.num_documents])]
         for each in ranges:
             documents = store.documents(each.first, each.last)
-            # A text that begins in the range may end behind it.
-            end = min(documents[-1], each.end + settings.max_length)
+            end = min(documents[-1], each.end + settings.max_length)  # a text may end behind it
             sentences = store.sentences(each.start, end)
             ids = store.tokens(sentences[0], sentences[-1])
             arrays = ids, sentences.tobytes(), documents.tobytes()
@@ -260,8 +258,7 @@ def draw_requests(
     keyed: tuple[RangeKey, RangeTokens], plan: Plan
 ) -> Iterator[tuple[RangeKey, bytes]]:
     """Draws the instances of a range and yields pickled lists of requests for texts, by range."""
-    here = keyed[0]
-    documents, source = plan.open_range(keyed[1])
+    here, (documents, source) = keyed[0], plan.open_range(keyed[1])
     requests: dict[RangeKey, list[Request]] = defaultdict(list)
     for split, layout in enumerate(plan.layouts):
         generator = np.random.default_rng(layout.seeds_of_range(documents))

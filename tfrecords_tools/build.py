@@ -74,9 +74,7 @@ def build(
         corpus: Files, folders, globs, URLs or TFDS names; see `corpus_files`.
         vocabulary: The vocabulary of the records, which is written beside them.
         output: The folder to write, on this machine.
-        settings: The settings of the records.
-        workers: The maximum number of processes; a small corpus is written by one. The records do
-            not depend on the number.
+        workers: The maximum number of processes; the records do not depend on it.
     """
     if is_remote(output):
         raise InputError(f"{output} is not on this machine; write a local folder, or add --beam")
@@ -105,8 +103,7 @@ def build(
                 write_receipt(store, {})
             entries = google.write_records(store, vocabulary=vocabulary, settings=settings)
         else:
-            # Functions of the user may be slow, so that processes pay for small corpora too.
-            if settings.segmenter is None and ":" not in settings.splitter:
+            if settings.segmenter is None and ":" not in settings.splitter:  # no unknown functions
                 workers = num_workers(workers, num_bytes=sum(entry["bytes"] for entry in inputs))
             with Workers(workers) as pool:
                 entries = _write_splits(work, paths, settings, vocabulary, pool)

@@ -34,16 +34,14 @@ def check_records(
     for file in files:
         digests[Path(file).parent][Path(file).name] = file_sha256(file)
     paths = [records] if isinstance(records, (str, os.PathLike)) else records
-    whole_folders, num_manifests = {Path(path) for path in paths if os.path.isdir(path)}, 0
+    whole, num_manifests = {Path(path) for path in paths if os.path.isdir(path)}, 0
     for folder, actual in digests.items():
         if manifest := read_manifest(folder):
             num_manifests += 1
             stated = {name: shard["sha256"] for name, shard in shards_of(manifest).items()}
             stated["vocabulary"] = manifest["vocabulary"]["sha256"]
             actual["vocabulary"] = vocabulary_sha256(vocabulary)
-            for name in sorted(
-                actual.keys() | stated.keys() if folder in whole_folders else actual
-            ):
+            for name in sorted(actual.keys() | stated.keys() if folder in whole else actual):
                 if actual.get(name) != stated.get(name):
                     raise InputError(
                         f"{folder / name} is missing, was changed or does not belong to these "

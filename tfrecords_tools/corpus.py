@@ -106,7 +106,7 @@ def divide_into_units(
             for start in range(0, max(1, size), step):
                 end = min(start + step, size)
                 parts.append(FilePart(path, file_format, start, end, end - start, text_field))
-    groups = readers.group_adjacent(parts, size_of=lambda part: part.num_bytes, most=unit_bytes)
+    groups = readers.group_items(parts, size_of=lambda part: part.num_bytes, most=unit_bytes)
     return list(map(tuple, groups))
 
 

@@ -25,7 +25,7 @@ from bert_keras.text.packing import packed_texts
 from bert_keras.text.tokenizer import WordPieceTokenizer
 from bert_keras.text.vocab import Vocabulary
 from tfrecords_tools.instances import TRAIN, check_shards, shard_file
-from tfrecords_tools.readers import TFDS, file_format, group_adjacent, open_text
+from tfrecords_tools.readers import TFDS, file_format, group_items, open_text
 from tfrecords_tools.settings import NUM_SPECIALS, GoogleSettings, split_summary
 from tfrecords_tools.store import TokenStore, TokenWriter, check_has_text, token_dtype
 
@@ -37,7 +37,7 @@ def tokenize(files: Sequence[str], output: Path, *, tokenizer: WordPieceTokenize
     """Writes the token store of all files, without carriage returns, as TensorFlow's GFile."""
     # Only a blank line ends a document; the end of a file does not.
     lines = chain.from_iterable(map(_lines, files))
-    batches = group_adjacent(lines, size_of=lambda text: len(text) + 1, most=BATCH_CHARACTERS)
+    batches = group_items(lines, size_of=lambda text: len(text) + 1, most=BATCH_CHARACTERS)
     with TokenWriter(output, dtype=token_dtype(len(tokenizer.vocabulary))) as writer:
         for texts in tqdm(batches, desc="tokenize", unit=" batch"):
             # A blank line counts as an empty sentence that starts a document.
@@ -204,7 +204,6 @@ class _Drawing:
 
     def _random_next(self, order: Sequence[int], index: int, max_tokens: int) -> tuple[int, int]:
         """Returns a random span that fills `max_tokens`, of another document if possible."""
-        # Like the original, it gives up after drawing the same document ten times.
         for _ in range(10):
             other = self.generator.below(len(order))
             if other != index:

@@ -57,9 +57,8 @@ class PairChoices(NamedTuple):
 
     def draw_length(self) -> int:
         """Draws the number of tokens of a pair, without special tokens."""
-        longest = self.max_length - 2 - self.num_separators
-        is_short = self.random.random() < self.short_rate
-        return self.random.randint(2, longest) if is_short else longest
+        full = self.max_length - 2 - self.num_separators
+        return self.random.randint(2, full) if self.random.random() < self.short_rate else full
 
 
 def next_sentence(documents: Iterable[Document], pair_choices: PairChoices) -> Iterator[Instance]:
@@ -109,9 +108,7 @@ def sentence_order(documents: Iterable[Document], pair_choices: PairChoices) -> 
             yield Instance(texts[::-1] if is_swapped else texts, int(is_swapped))
             first = last
     if balance:
-        yield Instance(
-            texts if is_swapped else texts[::-1], int(not is_swapped)
-        )  # balances the labels
+        yield Instance(texts if is_swapped else texts[::-1], int(not is_swapped))  # equal labels
 
 
 def full_sentences(documents: Iterable[Document], pair_choices: PairChoices) -> Iterator[Instance]:

@@ -81,7 +81,7 @@ def num_bytes_of(unit: Unit) -> int:
     return sum(part.num_bytes for part in unit)
 
 
-def group_adjacent(
+def group_items(
     items: Iterable[Item], *, size_of: Callable[[Item], int], most: int
 ) -> Iterator[list[Item]]:
     """Yields lists of adjacent items of a total size up to `most`; a larger item is alone."""
@@ -121,8 +121,7 @@ def _stripped(line: str) -> str:
 def _location(part: FilePart, place: int) -> str:
     if noun := _NOUNS.get(part.format):
         return f"{part.path}, {noun} {place:,}"
-    line_number = 1
-    remaining = place
+    line_number, remaining = 1, place
     with open_text(part.path) as file:
         while data := file.read(min(remaining, BLOCK)):
             line_number += data.count(b"\n")
@@ -222,7 +221,7 @@ def row_group_parts(path: str, *, unit_bytes: int, text_field: str) -> Iterator[
         column = next(n for n, path in enumerate(columns) if path.split(".")[0] == text_field)
         groups = range(metadata.num_row_groups)
         sizes = [metadata.row_group(n).column(column).total_compressed_size for n in groups]
-    for group in group_adjacent(groups, size_of=sizes.__getitem__, most=unit_bytes):
+    for group in group_items(groups, size_of=sizes.__getitem__, most=unit_bytes):
         start, end = group[0], group[-1] + 1
         yield FilePart(path, "parquet", start, end, sum(sizes[start:end]), text_field)
 

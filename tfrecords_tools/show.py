@@ -27,7 +27,6 @@ def record_texts(
 
     Args:
         records: A folder, or record files.
-        vocabulary: The vocabulary of the records.
         count: The number of records to show.
         start: The first record to show, counted from 1 over all files.
     """
@@ -49,8 +48,7 @@ def record_text(
     record: Features, *, vocabulary: Vocabulary, labels: Sequence[str] = NEXT_SENTENCE
 ) -> str:
     """Formats one record, features [n]: its label, then the words of each sequence."""
-    length = int(record["input_mask"].sum())
-    names = []
+    length, names = int(record["input_mask"].sum()), []
     if LABEL_FEATURE in record:
         names = [labels[label] for label in record[LABEL_FEATURE][is_labelled(record)]]
     tokens = _token_texts(record, length, vocabulary)

@@ -26,7 +26,7 @@ from bert_keras.text.packing import flatten
 from bert_keras.text.tokenizer import TokenizedText
 from bert_keras.text.vocab import Vocabulary
 from tfrecords_tools.corpus import lines_of
-from tfrecords_tools.readers import Unit, group_adjacent, num_bytes_of
+from tfrecords_tools.readers import Unit, group_items, num_bytes_of
 from tfrecords_tools.settings import BuildSettings
 from tfrecords_tools.store import TokenWriter, token_dtype
 
@@ -115,7 +115,7 @@ def _batches(
 ) -> Iterator[tuple[list[str], np.ndarray]]:
     """Yields batches: sentences, and for each whether it is the first of a document (bool)."""
     is_next_first = True
-    for batch in group_adjacent(lines, size_of=len, most=_BATCH_CHARACTERS):
+    for batch in group_items(lines, size_of=len, most=_BATCH_CHARACTERS):
         texts, is_first = [], []
         for line in batch:
             for text in sentences(line) if line else ():

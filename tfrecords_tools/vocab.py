@@ -26,7 +26,7 @@ from bert_keras.text.tokenizer import MAX_WORD_CHARACTERS, normalizer
 from bert_keras.text.vocab import SPECIAL_TOKENS, Vocabulary
 from tfrecords_tools.build import Workers, num_workers
 from tfrecords_tools.corpus import divide_into_units, lines_of
-from tfrecords_tools.readers import Unit, group_adjacent, num_bytes_of
+from tfrecords_tools.readers import Unit, group_items, num_bytes_of
 from tfrecords_tools.store import check_has_text
 from tfrecords_tools.tokens import find_part_starts, import_function
 
@@ -73,8 +73,7 @@ def train_vocabulary(  # noqa: PLR0913 - each argument is an option of the comma
         unused: The number of [unusedN] tokens (only for WordPiece).
         segmenter: A "module:function" that divides a word into parts whose limits no token crosses
             (only for WordPiece).
-        workers: The maximum number of processes; the words of a small corpus are counted by one.
-            The vocabulary does not depend on the number.
+        workers: The maximum number of processes; the vocabulary does not depend on it.
         text_field: The field of JSON, parquet or TFDS with the text.
         log: Receives a sentence about dropped words and about Hangul.
     """
@@ -87,8 +86,7 @@ def train_vocabulary(  # noqa: PLR0913 - each argument is an option of the comma
     segment = import_function(segmenter) if segmenter else None
     corpus = divide_into_units(paths, unit_bytes=UNIT_BYTES, text_field=text_field)
     count = partial(_count_unit, count_words=count_words, lowercase=lowercase)
-    words, num_dropped = Counter(), 0
-    total = sum(map(num_bytes_of, corpus))
+    words, num_dropped, total = Counter(), 0, sum(map(num_bytes_of, corpus))
     bar = tqdm(desc="count words", unit=" B", unit_scale=True, total=total)
     with Workers(num_workers(workers, num_bytes=total)) as pool, bar:
         for unit, counted in zip(corpus, pool.map(count, corpus), strict=True):
@@ -119,8 +117,7 @@ def _split_words(words: Mapping[str, int], segment: Callable[[str], list[str]]) 
 
 def _count_unit(unit: Unit, *, count_words: Callable, lowercase: bool) -> Counter[str]:
     words = Counter()
-    groups = group_adjacent(lines_of(unit), size_of=lambda line: len(line) + 1, most=UNIT_BYTES)
-    for lines in groups:
+    for lines in group_items(lines_of(unit), size_of=lambda line: len(line) + 1, most=UNIT_BYTES):
         words.update(count_words(lines, lowercase=lowercase))
     return words
 

@@ -201,8 +201,7 @@ def score_of(folder: Path, column: ScoreColumn) -> Score:
 def write_page(output: Path, results: Results) -> None:
     """Writes report.html, report.md, and results.json with all numbers."""
     experiment, scores = results.experiment, results.scores
-    num_cells = len(experiment.arms) * len(results.columns)
-    lead = list(results.remarks)
+    num_cells, lead = len(experiment.arms) * len(results.columns), list(results.remarks)
     if len(scores) < num_cells:
         lead.append(f"{len(scores)} of {num_cells} cells have a score so far.")
     seeds = []

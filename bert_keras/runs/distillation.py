@@ -70,8 +70,7 @@ def open_teacher(
     distillation: Distillation, *, student: ModelMetadata, vocabulary: Vocabulary
 ) -> Teacher:
     """Opens the checkpoint of a teacher, whose vocabulary and labels must be the student's."""
-    source = distillation.teacher
-    checkpoint = open_text_checkpoint(source)
+    checkpoint, source = open_text_checkpoint(distillation.teacher), distillation.teacher
     metadata, config = checkpoint.metadata, checkpoint.metadata.config
     check_same_vocabulary(checkpoint, vocabulary, source=source)
     needed = {

@@ -74,9 +74,8 @@ def evaluate(
         scores = pair_scores(examples, predicted)
     else:
         options = {"task": task, "split": split, "changes": changes}
-        scored_task, examples, predicted = predict_examples(model, data, is_scored=True, **options)
-        name, findings = scored_task.name, scored_task.findings
-        scores = scored_task.score(examples, predicted)
+        scored, examples, predicted = predict_examples(model, data, is_scored=True, **options)
+        name, findings, scores = scored.name, scored.findings, scored.score(examples, predicted)
     print_field("examples", f"{len(examples):,}", file=sys.stderr)
     if report is not None:
         found = findings(examples, predicted)

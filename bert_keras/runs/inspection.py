@@ -40,12 +40,10 @@ def inspect_texts(
     metadata, vocabulary = checkpoint.metadata, checkpoint.vocabulary
     # Invalid texts raise an error before the weights are read.
     ids, limit = ids_with_masks(texts, checkpoint.tokenizer), min(MAX_TOKENS, metadata.max_length)
-    max_tokens = limit - vocabulary.num_specials(len(texts))
-    if len(texts) not in (1, 2) or not all(ids) or sum(map(len, ids)) > max_tokens:
+    space = limit - vocabulary.num_specials(len(texts))
+    if len(texts) not in (1, 2) or not all(ids) or sum(map(len, ids)) > space:
         given = f"{counted(len(texts), 'text')} of {' and '.join(str(len(n)) for n in ids)} tokens"
-        raise InputError(
-            f"received {given}; expected words, 1 or 2 texts, {max_tokens} tokens at most"
-        )
+        raise InputError(f"received {given}; expected words, 1 or 2 texts, {space} tokens at most")
     inputs = pack(*([each] for each in ids), vocabulary=vocabulary, max_length=limit)
     model = MODELS[metadata.model].from_checkpoint(checkpoint, metadata=metadata, source=pretrained)
     encoder, ids_T = cast(BertEncoder, getattr(model, "encoder", model)), inputs["input_ids"][0]

@@ -104,9 +104,8 @@ class PretrainInputs:
                 raise InputError(f"the objective {recipe.objective} has no distillation")
             self.teacher = open_teacher(teacher, student=self.metadata, vocabulary=vocabulary)
         self._training = Records(self.files, vocab_size=len(vocabulary))
-        self._held_out = None
-        if self.held_out_files:
-            self._held_out = Records(self.held_out_files, vocab_size=len(vocabulary))
+        held_out = self.held_out_files
+        self._held_out = Records(held_out, vocab_size=len(vocabulary)) if held_out else None
         # `num_records` reads every file, so a damaged file is found before the training.
         size = min(1000, self._training.num_records)
         inputs, targets, _ = self._batches(self._training, batch_size=size)[0]
@@ -138,8 +137,7 @@ class PretrainInputs:
         if lowercase is not None:
             needed["lowercase"] = (metadata.lowercase, lowercase)
         check_fit(needed, source=path, remedy="choose another checkpoint, records or objective")
-        config = self._with_recipe_settings(metadata.config)
-        metadata = dataclasses.replace(metadata, config=config)
+        metadata = dataclasses.replace(metadata, config=self._with_recipe_settings(metadata.config))
         lacking = missing_parts(checkpoint, heads=self.task.model.kind.heads, metadata=metadata)
         start = StartingPoint(absolute_path(path), checkpoint, tuple(lacking))
         if start.step >= self.recipe.end:

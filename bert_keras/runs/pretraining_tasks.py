@@ -49,8 +49,7 @@ def score_baselines(
 
 def _count_tokens(batches: Iterable[tuple], vocab_size: int, *, stage: str) -> np.ndarray:
     """Counts the masked tokens, the input tokens at their positions, and the equal ones [3, V]."""
-    counts = np.zeros((3, vocab_size))
-    bar = {"unit": " batches", "leave": False, "disable": None}
+    counts, bar = np.zeros((3, vocab_size)), {"unit": " batches", "leave": False, "disable": None}
     for inputs, targets, weights in tqdm(batches, desc=stage, **bar):
         is_used, positions = weights["masked_lm"] > 0, inputs["masked_lm_positions"]
         input_ids = np.take_along_axis(inputs["input_ids"], positions, axis=1)[is_used]
@@ -70,7 +69,7 @@ class PretrainingTask:
     losses: Callable[[], dict[str, keras.losses.Loss]]  # argument of `compile`, by output
     metrics: Callable[[], dict[str, list[keras.metrics.Metric]]]  # `weighted_metrics` of `compile`
     loss_weights: Mapping[str, float] | None = None  # argument of `compile`; None weights all 1
-    baselines: Callable[..., dict[str, float]] | None = None  # see `score_baselines`
+    baselines: Callable[..., dict[str, float]] | None = None  # or None; see `score_baselines`
     is_causal: bool = False  # whether each token attends to earlier tokens only
     without_labels: str = ""  # name of the task that replaces this one for records without labels
 

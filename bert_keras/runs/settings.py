@@ -87,9 +87,7 @@ def _convert_value(value: Any, field: dataclasses.Field) -> Any:
 
     def convert(value: Any) -> Any:
         if isinstance(value, str):
-            return (
-                {"true": True, "false": False}[value] if value_type is bool else value_type(value)
-            )
+            return {"true": True, "false": False}[value] if is_bool else value_type(value)
         if isinstance(value, bool) != is_bool or not isinstance(value, (value_type, int)):
             raise TypeError
         return value_type(value)
@@ -238,9 +236,8 @@ def split_held_out(examples: Sequence) -> tuple[list, list, set[str]]:
     single_labels = {label for label, n in counts.items() if n == 1 and isinstance(label, str)}
     labels = {key: str(getattr(each, "label", "")) for key, each in pairs}
     order = random.Random(1).sample(list(labels), len(labels))
-    order = sorted(
-        (key for key in order if labels[key] not in single_labels), key=labels.__getitem__
-    )
+    order = [key for key in order if labels[key] not in single_labels]
+    order.sort(key=labels.__getitem__)
     if not order or len(labels) < 10:
         size = f"{counted(len(labels), 'example')} or passages"
         raise InputError(f"{size} are too few for a dev set; give --dev FILE (data={{'dev': …}})")
@@ -277,10 +274,7 @@ def variant_examples(
 ) -> tuple[Task, Sequence]:
     """Returns the task and examples that score an export; for embeddings, sentence pairs."""
     changes = changes_by_field(settings["changes"])
-    settings["changes"] = {
-        "max_length": metadata.max_length,
-        **changes,
-    }  # the export cuts texts at it
+    settings["changes"] = {"max_length": metadata.max_length, **changes}  # the export's limit
     if metadata.embedding is not None:
         settings["task"] = settings["task"] or SENTENCE_PAIRS_TASK.name
     task, examples = task_examples(metadata, data, **settings)

@@ -76,9 +76,8 @@ class TaskRun:
         for name, note in data.notes:
             print_field(name, note, file=sys.stderr)
         self.task, self.files, self.dev_examples = data.task, data.files, data.dev
-        num_examples = min(self.recipe.max_train_examples or len(data.train), len(data.train))
-        spaced = (i * len(data.train) // num_examples for i in range(num_examples))
-        self.examples = [data.train[index] for index in spaced]
+        size = min(self.recipe.max_train_examples or len(data.train), len(data.train))
+        self.examples = [data.train[i * len(data.train) // size] for i in range(size)]
         tokenizer = self.checkpoint.tokenizer
         self._encoded = self.task.encode(self.examples, tokenizer)
         self._dev_encoded = self.task.encode_to_score(self.dev_examples, tokenizer)
