@@ -10,7 +10,7 @@ from bert_keras.kinds.kind import Asked, Kind
 from bert_keras.kinds.known import KINDS
 
 
-def answers(name: str, texts: Sequence[str]) -> tuple[type[Kind], Asked]:
+def ask_model(name: str, texts: Sequence[str]) -> tuple[type[Kind], Asked]:
     """Returns the kind of a model, and its answer for each text, pair or question."""
     from bert_keras.checkpoints.checkpoint import require_vocabulary
     from bert_keras.models.loading import load_model
@@ -18,22 +18,22 @@ def answers(name: str, texts: Sequence[str]) -> tuple[type[Kind], Asked]:
     model = load_model(name)
     tokenizer = require_vocabulary(model.tokenizer, source=name)
     num_columns = len(model.stored_metadata(tokenizer).text_columns)
-    columns = _columns(model.kind, texts, num_columns=num_columns, source=name)
+    columns = _text_columns(model.kind, texts, num_columns=num_columns, source=name)
     return model.kind, model.kind.ask(model, columns)
 
 
 def check_texts(name: str, texts: Sequence[str]) -> None:
-    """Raises the errors of `answers` that need no Keras, for models whose files name the class."""
+    """Raises the errors of `ask_model` that need no Keras, if the files name the model class."""
     folder = locate(name)
     if detect_format(folder) is native:
         metadata = native.read_metadata(folder)
         kind = KINDS.get(metadata.model, Kind)
-        _columns(kind, texts, num_columns=len(metadata.text_columns), source=name)
-    elif (folder / "1_Pooling").is_dir():  # of sentence-transformers
-        _columns(KINDS["BertSentenceEncoder"], texts, num_columns=0, source=name)
+        _text_columns(kind, texts, num_columns=len(metadata.text_columns), source=name)
+    elif (folder / "1_Pooling").is_dir():  # a model of sentence-transformers
+        _text_columns(KINDS["BertSentenceEncoder"], texts, num_columns=0, source=name)
 
 
-def _columns(
+def _text_columns(
     kind: type[Kind], texts: Sequence[str], *, num_columns: int, source: str
 ) -> tuple[list[str], ...]:
     if not kind.answers_texts:
@@ -41,7 +41,7 @@ def _columns(
     return kind.columns_of_words(texts, num_columns=num_columns, source=source)
 
 
-def lines(kind: type[Kind], found: Asked) -> list[str]:
+def answer_lines(kind: type[Kind], answers: Asked) -> list[str]:
     """Returns a readable line for each answer, or for each entity or mask of it."""
-    pairs = [(line, asked) for asked, answer in found for line in kind.lines(answer)]
-    return [line if len(found) == 1 else f"{line}    {asked}" for line, asked in pairs]
+    pairs = [(line, asked) for asked, answer in answers for line in kind.lines(answer)]
+    return [line if len(answers) == 1 else f"{line}    {asked}" for line, asked in pairs]

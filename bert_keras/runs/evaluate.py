@@ -66,16 +66,16 @@ def evaluate(
     if report is not None:
         check_output(report, suffix=".html")
     if task in ZERO_SHOT:
-        with_changes(changes=changes)  # InputError for any change: the task has no settings
+        with_changes(changes=changes)  # raises InputError for any change
         name, examples, findings = str(task), read_pairs(data), pair_findings
         loaded = model if isinstance(model, Pretrained) else load_model(model)
-        found = log_likelihoods(loaded, [text for pair in examples for text in pair.texts])
-        predicted = [good - bad for good, bad in zip(found[::2], found[1::2], strict=True)]
+        values = log_likelihoods(loaded, [text for pair in examples for text in pair.texts])
+        predicted = [good - bad for good, bad in zip(values[::2], values[1::2], strict=True)]
         scores = pair_scores(examples, predicted)
     else:
         options = {"task": task, "split": split, "changes": changes}
-        known, examples, predicted = predict_examples(model, data, is_scored=True, **options)
-        name, findings, scores = known.name, known.findings, known.score(examples, predicted)
+        scored, examples, predicted = predict_examples(model, data, is_scored=True, **options)
+        name, findings, scores = scored.name, scored.findings, scored.score(examples, predicted)
     print_field("examples", f"{len(examples):,}", file=sys.stderr)
     if report is not None:
         found = findings(examples, predicted)

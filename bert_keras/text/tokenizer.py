@@ -231,7 +231,12 @@ class WordCache:
 
         if len(self._indices) > MAX_CACHED_WORDS:
             self._clear()
-        spaced = pc.replace_substring_regex(pa.array(texts, pa.string()), PUNCTUATION, r" \1 ")
+        # `pa.array` would import pandas, if it is installed, which takes longer than pyarrow.
+        raw = [text.encode() for text in texts]
+        ends = np.cumsum([0, *map(len, raw)], dtype=np.int64)
+        buffers = map(pa.py_buffer, (ends, b"".join(raw)))
+        array = pa.LargeStringArray.from_buffers(len(raw), *buffers)
+        spaced = pc.replace_substring_regex(array, PUNCTUATION, r" \1 ")
         columns = pc.split_pattern(spaced, " ")
         encoded = columns.values.dictionary_encode()
         words, num_known = encoded.dictionary.to_pylist(), len(self._indices)
@@ -241,10 +246,12 @@ class WordCache:
         except BaseException:  # the cache may have words without ids
             self._clear()
             raise
-        indices = indices[encoded.indices.to_numpy()]
+        arrays = (encoded.indices, columns.offsets)  # their `to_numpy` would import pandas too
+        word_indices, offsets = (np.asarray(np.from_dlpack(each), np.int64) for each in arrays)
+        indices = indices[word_indices]
         lengths = self._lengths[indices]
         ids = self._ids[span_indices(self._starts[indices], lengths)]
-        bounds = np.append(0, np.cumsum(lengths))[columns.offsets.to_numpy()]
+        bounds = np.append(0, np.cumsum(lengths))[offsets]
         return ids, np.diff(bounds)
 
     def _add(self, words: list[str]) -> None:

@@ -16,7 +16,7 @@ from bert_keras.checkpoints.tensors import lazy_array, named_weights
 from bert_keras.data.records import pretraining_dataset, record_files
 from bert_keras.errors import InputError
 from bert_keras.models.loading import load_model
-from bert_keras.runs.pretrain import compiled_pretrainer, pretrain
+from bert_keras.runs.pretrain import build_pretrainer, pretrain
 from bert_keras.runs.pretrain_inputs import PretrainInputs
 from bert_keras.runs.recipes import PretrainRecipe
 from bert_keras.text.vocab import Vocabulary
@@ -138,7 +138,7 @@ def test_missing_heads_start_with_random_weights(
 ):
     start = tmp_path / "start"
     write_checkpoint(checkpoint_of(model, step=step), start, format="bert-keras")
-    model_of_run = compiled_pretrainer(PretrainInputs(RECIPE, records=records, pretrained=start))
+    model_of_run = build_pretrainer(PretrainInputs(RECIPE, records=records, pretrained=start))
     *_, new, found, _, training = capsys.readouterr().out.splitlines()
     assert new == "new         masked_lm (5), next_sentence (2)"
     assert (found, training) == (f"unused      {unused}", f"training    step 0: the {why}")
