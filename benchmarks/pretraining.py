@@ -31,7 +31,7 @@ from bert_keras.data.masking import Masker, MaskingPolicy
 from bert_keras.data.objectives import MASKED, DynamicMasking, PretrainingExamples
 from bert_keras.data.records import Records
 from bert_keras.families import FAMILIES, presets
-from bert_keras.runs.pretrain import compiled_pretrainer
+from bert_keras.runs.pretrain import build_pretrainer
 from bert_keras.runs.pretrain_inputs import PretrainInputs
 from bert_keras.runs.pretraining_tasks import evaluate_pretrainer
 from bert_keras.runs.recipes import PretrainRecipe
@@ -144,7 +144,7 @@ class Training:
         adam = changes.pop("adam", {})
         changes |= {"num_steps": num_steps, "num_warmup_steps": num_steps // 10, "seed": seed}
         self.recipe, self.records = dataclasses.replace(REFERENCE, **changes), records
-        self.model = compiled_pretrainer(self.inputs(self.recipe))
+        self.model = build_pretrainer(self.inputs(self.recipe))
         optimizer = self.model.optimizer
         for name, value in adam.items():
             setattr(optimizer, name, value)

@@ -10,7 +10,7 @@ import tensorflow as tf
 
 from bert_keras import BertPretrainer
 from bert_keras.data.objectives import masked_and_labelled
-from bert_keras.data.record_file import FLOATS, common_schema, feature_kind, record_files
+from bert_keras.data.record_file import FLOATS, common_schema, feature_type, record_files
 from bert_keras.data.records import BLOCK, FILES_AT_ONCE, SHUFFLE_BUFFER, Records
 from bert_keras.families import preset, presets
 from bert_keras.training.losses import pretraining_losses
@@ -24,7 +24,7 @@ STEPS_TO_WARM_UP = 2
 def with_tensorflow(files: list[str]) -> tf.data.Dataset:
     """Returns batches as version 0.2.0 read them."""
     spec = {
-        name: tf.io.FixedLenFeature([n], tf.float32 if feature_kind(name) == FLOATS else tf.int64)
+        name: tf.io.FixedLenFeature([n], tf.float32 if feature_type(name) == FLOATS else tf.int64)
         for name, n in common_schema(files).lengths.items()
     }
     names = tf.data.Dataset.from_tensor_slices(files).shuffle(len(files), seed=1)

@@ -151,12 +151,12 @@ def count_records(folder: Path) -> int:
 
 def one_sentence_a_line(paths: list[str], path: Path, *, megabytes: float | None) -> None:
     """Writes the corpus up to the end of the document in which it reaches `megabytes`."""
-    from tfrecords_tools.corpus import documents
+    from tfrecords_tools.corpus import read_documents
     from tfrecords_tools.tokens import splitter
 
     split, size = splitter("en"), 0
     with path.open("w", encoding="utf-8") as file:
-        for document in documents(paths, stage="split sentences"):
+        for document in read_documents(paths, stage="split sentences"):
             lines = [sentence for line in document for sentence in split(line)]
             size += file.write("\n".join(lines) + "\n\n")
             if megabytes and size >= megabytes * 1e6:

@@ -18,19 +18,19 @@ from tfrecords_tools import shards, tokens
 from tfrecords_tools.settings import BuildSettings
 
 CLOCKS = [  # (owner of the function, its name, stage)
-    (building, "digest", "digest of the input"),
+    (building, "input_entry", "digest of the input"),
     (tokens, "_batches", "read lines"),
-    (tokens, "_encoded", "tokenise"),
+    (tokens, "_encode_texts", "tokenise"),
     (tokens.TokenWriter, "add", "store ids"),
     (building, "join_stores", "store ids"),
     (building.FindInstances, "__call__", "find pairs"),
     (shards, "read_bucket", "shuffle, cut"),
-    (shards, "sequences_of", "shuffle, cut"),
+    (shards, "arrange_sequences", "shuffle, cut"),
     (shards, "read_tokens", "fetch ids"),
     (shards, "record_features", "pack"),
     (shards.Masker, "mask", "mask"),
-    (record_file, "serialized", "serialise"),
-    (record_file, "framed", "frame, checksums"),
+    (record_file, "serialize", "serialise"),
+    (record_file, "frame", "frame, checksums"),
     (shards.WriteShard, "__call__", "digest, write"),
 ]
 

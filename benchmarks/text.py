@@ -25,7 +25,7 @@ from tokenizers.trainers import WordPieceTrainer
 
 from bert_keras.text.tokenizer import WordPieceTokenizer, normalizer
 from bert_keras.text.vocab import SPECIAL_TOKENS, Vocabulary
-from tfrecords_tools.corpus import documents, files
+from tfrecords_tools.corpus import corpus_files, read_documents
 from tfrecords_tools.vocab import train_vocabulary
 
 LINES_PER_CALL = 1000
@@ -161,12 +161,12 @@ def main() -> None:
     parser.add_argument("--rounds", type=int, default=3)
     arguments = parser.parse_args()
     lowercase, rounds = not arguments.cased, arguments.rounds
-    paths = files(arguments.text)
+    paths = corpus_files(arguments.text)
     megabytes = sum(os.path.getsize(path) for path in paths) / 1e6
     compare_training(paths, megabytes=megabytes, lowercase=lowercase, rounds=rounds)
     os.environ["TOKENIZERS_PARALLELISM"] = "false"
     os.sched_setaffinity(0, sorted(os.sched_getaffinity(0))[-1:])
-    texts = [line for document in documents(paths, stage="read") for line in document]
+    texts = [line for document in read_documents(paths, stage="read") for line in document]
     factories = tokenizers_of(arguments.vocab, lowercase=lowercase)
     if arguments.original:
         theirs = original(arguments.original, arguments.vocab, lowercase=lowercase)

@@ -36,7 +36,7 @@ from train_batches import synthetic_batches
 
 from bert_keras.config import ModelMetadata
 from bert_keras.families import preset
-from bert_keras.runs.pretrain import compiled_pretrainer
+from bert_keras.runs.pretrain import build_pretrainer
 from bert_keras.runs.pretraining_tasks import pretraining_task
 from bert_keras.runs.recipes import PRETRAIN, PretrainRecipe
 
@@ -66,7 +66,7 @@ def pretrainer(recipe: PretrainRecipe, length: int) -> keras.Model:
     inputs = SimpleNamespace(
         recipe=recipe, metadata=metadata, task=task, starting_point=None, teacher=None
     )
-    return compiled_pretrainer(inputs)
+    return build_pretrainer(inputs)
 
 
 def batch_of(model: keras.Model, rows: int, length: int, predictions: int) -> tuple:

@@ -27,14 +27,14 @@ def option(names: str, metavar: str, help: str, default: Any = None, **details: 
         names: Its names, such as "-o --output" or "model".
         metavar: How the usage names its value. A DIR or FILE must not be empty.
         help: The help text, to which the default is appended.
-        default: The default; a value has its type. None or [] is not shown.
+        default: The default, which also gives the type of values. None or [] is not shown.
         **details: Other arguments of `Parser.add_argument`. An option with several values may be
             given several times.
     """
     if details.get("nargs") == "*" or (details.get("nargs") == "+" and names.startswith("-")):
         details.setdefault("action", "extend")
     if metavar in ("DIR", "FILE"):
-        details.setdefault("type", checked(str))  # not empty
+        details.setdefault("type", checked(str))  # refuses empty strings
     if default not in (None, []):
         help += f" (default: {default})"
         details.setdefault("type", type(default))
@@ -89,7 +89,7 @@ class Parser(argparse.ArgumentParser):
         self.commands: Mapping[str, Parser] = {}
         self._flags, self._metavars = [], []
         self._group: Any = None
-        self._last = []  # flags that take all arguments after them
+        self._last = []  # flags that take all remaining arguments
         super().__init__(**details, allow_abbrev=False)
 
     def add_heading(self, title: str) -> None:
@@ -113,7 +113,7 @@ class Parser(argparse.ArgumentParser):
         return action
 
     def error(self, message: str) -> NoReturn:
-        if "required: " in message:  # the first line of the examples
+        if "required: " in message:  # adds the first example
             example = str(self.epilog).replace("\\\n", "").split("\n")[1:2]
             message += "".join(f"; example: {' '.join(each.split())}" for each in example)
         message = f"{self.prog}: {message}; see {self.prog} --help".replace("?;", "?")
@@ -121,7 +121,7 @@ class Parser(argparse.ArgumentParser):
 
     def parse_known_args(self, args: Sequence[str] | None = None, namespace: Any = None) -> Any:
         """Parses the arguments; an unknown command or flag ends the program with exit code 2."""
-        args = [*sys.argv[1:]] if args is None else [*args]
+        args = list(sys.argv[1:] if args is None else args)
         if self.commands and not args:
             args = ["--help"]
         if self.commands and not args[0].startswith("-"):
@@ -146,12 +146,12 @@ class Program:
     """A program with commands, which are functions with the decorator `command`."""
 
     def __init__(self, name: str, **details: Any):
-        """Makes a program of a name; `details` are other arguments of its parser."""
+        """Creates a program; `details` are other arguments of its parser."""
         self.name, self.details = name, details
         self.commands: dict[str, tuple[Run, Sequence[Argument], str]] = {}
 
     def command(self, *arguments: Argument, examples: str) -> Callable[[Run], Run]:
-        """Makes a function a command with the name of the function; its docstring is the help."""
+        """Registers a function as a command with its name; its docstring is the help text."""
 
         def register(run: Run) -> Run:
             debug = flag("--debug", "print the traceback of an error")
@@ -202,12 +202,12 @@ def run_command(program: str, command: Callable[[], None], *, debug: bool = Fals
         os.environ.setdefault("TQDM_MININTERVAL", "10")  # seconds between lines of a log
     received = []
 
-    def interrupt(number, _) -> None:
-        signal.signal(number, signal.SIG_IGN)  # the removal of files is not interrupted
-        received.append(number)
+    def interrupt(signal_number, _) -> None:
+        signal.signal(signal_number, signal.SIG_IGN)  # does not interrupt the removal of files
+        received.append(signal_number)
         raise KeyboardInterrupt
 
-    is_main = threading.current_thread() is threading.main_thread()  # only it gets signals
+    is_main = threading.current_thread() is threading.main_thread()  # only this thread gets signals
     previous = signal.signal(signal.SIGTERM, interrupt) if is_main else None
     if isinstance(sys.stdout, io.TextIOWrapper):  # its encoding may lack a character
         sys.stdout.reconfigure(errors="backslashreplace")
@@ -234,18 +234,18 @@ def _report(program: str, error: Exception) -> int:
         is_full = any(os.strerror(each) in text for each in _FULL)
         if isinstance(error, OSError) and error.strerror:
             text = f"{error.filename}: {error.strerror}" if error.filename else error.strerror
-        elif is_full:  # from C++ or Rust
+        elif is_full:  # an exception of C++ or Rust code
             text = text[:500]
         elif isinstance(error, MemoryError) or type(error).__name__ == "ResourceExhaustedError":
             text = f"not enough memory; use smaller sizes, such as batch_size ({text[:200]})"
         else:
             text = f"{type(error).__name__}: {text[:500]}; --debug shows where"
         text += "; free disk space and run this again" if is_full else ""
-    is_closed = isinstance(error, BrokenPipeError)  # by `| head`, which has read enough
+    is_closed = isinstance(error, BrokenPipeError)  # such as by `| head`, which has read enough
     if not is_closed:
         print(f"{program}: {text}", file=sys.stderr)
     try:
         sys.stdout.flush()
-    except OSError:  # closed or full; drops what the interpreter would try to write at its end
+    except OSError:  # closed or full; drops the output that the interpreter would write at exit
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
     return 128 + signal.SIGPIPE if is_closed else 2

@@ -28,7 +28,7 @@ WARMUP_RATIO = 0.1  # fraction of the steps
 SINGLE = "single_label_classification"  # problem type of a classifier; "" means the same
 LARGEST_DEPTH = 1_000  # layers; it takes minutes to build a deeper model
 ACTIVATIONS = ("gelu", "gelu_tanh", "gelu_new", "relu", "silu", "tanh")
-# Fields of BertConfig that are names, and their values.
+# Fields of BertConfig whose values are names -> these names
 CHOICES = {
     "activation": ACTIVATIONS,
     "pooler_activation": ("tanh", "relu", "gelu", ""),
@@ -123,10 +123,10 @@ class BertConfig:
         if self.intermediate_size == 0:
             object.__setattr__(self, "intermediate_size", 4 * self.hidden_size)
         for each in dataclasses.fields(self):
-            value, kind = getattr(self, each.name), cast(type, each.type)
-            if type(value) is not kind and not (kind is float and type(value) is int):
-                raise InputError(f"{each.name} is {value!r}; expected {kind.__name__}")
-            if kind is int:
+            value, type_ = getattr(self, each.name), cast(type, each.type)
+            if type(value) is not type_ and not (type_ is float and type(value) is int):
+                raise InputError(f"{each.name} is {value!r}; expected {type_.__name__}")
+            if type_ is int:
                 least = 0 if each.default == 0 or each.name == "num_segments" else 1
                 most = LARGEST_DEPTH if each.name == "num_layers" else LARGEST_SIZE
                 check_least(self, least, each.name, most=most)
@@ -136,7 +136,7 @@ class BertConfig:
         names = ("layer_norm_epsilon", "initializer_stddev", "rotary_base")
         check_range(self, "a number above 0", *names)
         check_range(self, "0 or a number above it", "masked_lm_epsilon", "local_rotary_base")
-        # Rotary positions rotate pairs of values, and a BiLSTM has two halves.
+        # Rotary positions rotate pairs of values, and a BiLSTM has two directions.
         halves = 2 if self.num_lstm_layers else 1
         unit = 2 * self.num_heads if self.is_rotary else math.lcm(self.num_heads, halves)
         for name, divisor in {"hidden_size": unit, "local_window": 2}.items():
@@ -169,7 +169,7 @@ class BertConfig:
         """Returns the fields as JSON values; omits later fields that have their default value."""
         defaults = {each.name: each.default for each in dataclasses.fields(self)}
         values = {name: getattr(self, name) for name in defaults}
-        always = [*defaults][: [*defaults].index("embedding_size")]
+        always = list(defaults)[: list(defaults).index("embedding_size")]
         return {n: v for n, v in values.items() if n in always or v != defaults[n]}
 
 
@@ -244,7 +244,7 @@ class EmbeddingConfig:
 
     def __post_init__(self) -> None:
         pooling = self.pooling
-        if not isinstance(pooling, tuple) or not pooling or len({*pooling}) < len(pooling):
+        if not isinstance(pooling, tuple) or not pooling or len(set(pooling)) < len(pooling):
             raise InputError(f"pooling is {pooling!r}; expected a tuple of different names")
         for name in pooling:
             check_name(name, TEXT_POOLINGS, what="pooling")
@@ -298,14 +298,14 @@ class EmbeddingConfig:
 
     def to_dict(self) -> dict[str, Any]:
         """Returns the fields as values that JSON can store."""
-        kinds = {kind: name for name, kind in MODULES.items()}
-        modules = [{"kind": kinds[type(m)], **dataclasses.asdict(m)} for m in self.modules]
+        names = {module: name for name, module in MODULES.items()}
+        modules = [{"kind": names[type(m)], **dataclasses.asdict(m)} for m in self.modules]
         return {**vars(self), "prompts": dict(self.prompts), "modules": modules}
 
     @classmethod
     def from_dict(cls, values: Mapping[str, Any]) -> "EmbeddingConfig":
         """Builds the configuration from the result of `to_dict`."""
-        modules = [{**module} for module in values["modules"]]
+        modules = [dict(module) for module in values["modules"]]
         modules = tuple(MODULES[module.pop("kind")](**module) for module in modules)
         return cls(**{**values, "pooling": tuple(values["pooling"]), "modules": modules})
 
@@ -318,15 +318,13 @@ class ModelMetadata:
     config: BertConfig  # hyperparameters of the encoder
     lowercase: bool  # whether the tokenizer lower-cases text
     max_length: int  # maximum length of an input sequence in tokens, special tokens included
-    shortens_first: bool = False  # how long pairs are cut; see `bert_keras.text.packing`
+    shortens_first: bool = False  # how to truncate pairs; see `bert_keras.text.packing`
     text_columns: tuple[str, ...] = ()  # names of the one or two texts of a training example
     labels: tuple[str, ...] = ()  # names of the labels, in the order of the logits
     problem_type: str = ""  # a problem_type of Hugging Face, such as "regression"; "" if unknown
-    # Name and settings of the task that the model was fine-tuned on, or the size of a generator; {}
-    # without both.
+    # Name and settings of the fine-tuning task, or the size of a generator, or {}
     task: Mapping[str, Any] = field(default_factory=dict)
-    # How a BertSentenceEncoder computes an embedding from hidden states, where None means
-    # EmbeddingConfig(); None for other models.
+    # How a BertSentenceEncoder computes an embedding; None for other models
     embedding: EmbeddingConfig | None = None
 
     def __post_init__(self) -> None:
@@ -334,7 +332,7 @@ class ModelMetadata:
         if not 3 <= self.max_length <= most:
             raise InputError(f"max_length is {self.max_length}; expected 3 to {most} tokens")
         are_texts = all(isinstance(each, str) and each == printable(each) for each in self.labels)
-        if not are_texts or "" in self.labels or len({*self.labels}) < len(self.labels):
+        if not are_texts or "" in self.labels or len(set(self.labels)) < len(self.labels):
             raise InputError(f"the labels are {self.labels}; expected different printable texts")
         if self.model == "BertSentenceEncoder":
             object.__setattr__(self, "embedding", self.embedding or EmbeddingConfig())
@@ -345,7 +343,7 @@ class ModelMetadata:
         return {"lowercase": self.lowercase, "shortens_first": self.shortens_first}
 
     def of_model(self, model: str, *, keeps_head: bool, **changes: Any) -> "ModelMetadata":
-        """Returns the metadata for a model class; labels and task only if it `keeps_head`."""
+        """Returns the metadata for a model class, without labels and task unless `keeps_head`."""
         fields: dict[str, Any] = {"embedding": None} if model != "BertSentenceEncoder" else {}
         if not keeps_head:
             fields |= {"labels": (), "text_columns": (), "problem_type": "", "task": {}}
@@ -360,11 +358,11 @@ class ModelMetadata:
     @classmethod
     def from_dict(cls, values: Mapping[str, Any]) -> "ModelMetadata":
         """Builds the metadata from the output of `to_dict`."""
-        values = {**values}
-        kinds = {"model": str, "lowercase": bool, "max_length": int}
-        kinds |= {"problem_type": str, "task": dict, "shortens_first": bool}
-        for name, kind in kinds.items():
-            if type(values.get(name, kind())) is not kind:
+        values = dict(values)
+        types = {"model": str, "lowercase": bool, "max_length": int}
+        types |= {"problem_type": str, "task": dict, "shortens_first": bool}
+        for name, type_ in types.items():
+            if type(values.get(name, type_())) is not type_:
                 raise TypeError(f"{name} is {values[name]!r}")
         values["config"] = BertConfig(**values["config"])
         if "embedding" in values:

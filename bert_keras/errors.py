@@ -1,4 +1,4 @@
-"""Defines the exception for mistakes of a user, and functions that check values and write texts."""
+"""Defines the exception for mistakes of users, and functions that check and print values."""
 
 import functools
 import importlib.util
@@ -11,8 +11,8 @@ from difflib import get_close_matches
 from typing import Any, TextIO, TypeVar
 
 Function = TypeVar("Function", bound=Callable)
-LARGEST_COUNT = 2**31 - 1  # of the 32-bit integers that NumPy, TensorFlow and tokenizers use
-LARGEST_SIZE = 2**20  # of a layer, a batch or a vocabulary; none in use is larger
+LARGEST_COUNT = 2**31 - 1  # the largest 32-bit integer; NumPy, TensorFlow and tokenizers use them
+LARGEST_SIZE = 2**20  # no layer, batch or vocabulary in use is larger
 
 
 class InputError(ValueError):
@@ -139,7 +139,7 @@ def check_choice(settings: Any, name: str, known: Iterable[str]) -> None:
 
 
 def check_unused(settings: Any, *names: str, reason: str) -> None:
-    """Raises InputError if fields without effect, for a `reason`, differ from their default."""
+    """Raises InputError if a field that has no effect, for a `reason`, is not at its default."""
     for name in names:
         if (value := getattr(settings, name)) != getattr(type(settings), name):
             raise InputError(f"{name}={value} has no effect {reason}; leave it out")
@@ -157,18 +157,18 @@ def quoted(value: object) -> str:
 
 
 def listed(problems: list[str], *, most: int = 50, mark: str = "; ") -> str:
-    """Joins the first `most` problems into one text that ends with the number of the rest."""
+    """Joins the first `most` problems, and appends the number of the others."""
     more = [f"and {len(problems) - most:,} more"] if len(problems) > most else []
     return mark.join([*problems[:most], *more])
 
 
-# Characters that a terminal obeys and does not show, except line feed and tab; marks of the writing
-# direction; halves of surrogate pairs, which UTF-8 cannot encode.
+# Control characters except line feed and tab; marks of the writing direction; halves of surrogate
+# pairs, which UTF-8 cannot encode.
 _NOT_PRINTABLE = re.compile("[\0-\x08\x0b-\x1f\x7f-\x9f\u202a-\u202e\u2066-\u2069\ud800-\udfff]")
 
 
 def printable(text: object) -> str:
-    r"""Returns a text as a terminal may print it: an escape character becomes "\u001b"."""
+    r"""Returns a text that is safe to print: an escape character becomes "\u001b"."""
     return _NOT_PRINTABLE.sub(lambda match: f"\\u{ord(match[0]):04x}", str(text))
 
 

@@ -12,15 +12,15 @@ def setting(default: Any, text: str) -> Any:
     return dataclasses.field(default=default, metadata={"help": text})
 
 
-def help_texts(kind: type) -> dict[str, str]:
-    """Returns the help texts of the fields of a dataclass that have one, by field."""
-    fields = dataclasses.fields(kind)
+def help_texts(cls: type) -> dict[str, str]:
+    """Returns the help texts of a dataclass by field; fields without a text are omitted."""
+    fields = dataclasses.fields(cls)
     return {each.name: each.metadata["help"] for each in fields if "help" in each.metadata}
 
 
-def document_fields(kind: Dataclass) -> Dataclass:
+def document_fields(cls: Dataclass) -> Dataclass:
     """Adds the help texts of the fields to the docstring of a dataclass."""
-    summary, sign, example = (inspect.getdoc(kind) or "").partition("Example:")
-    rows = "\n".join(f"    {name}: {text}" for name, text in help_texts(kind).items())
-    kind.__doc__ = f"{summary.rstrip()}\n\nAttributes:\n{rows}\n\n{sign}{example}".rstrip()
-    return kind
+    summary, heading, example = (inspect.getdoc(cls) or "").partition("Example:")
+    rows = "\n".join(f"    {name}: {text}" for name, text in help_texts(cls).items())
+    cls.__doc__ = f"{summary.rstrip()}\n\nAttributes:\n{rows}\n\n{heading}{example}".rstrip()
+    return cls

@@ -41,7 +41,7 @@ def open_file(path: StrPath) -> io.BufferedReader:
     if not is_remote(path):
         return open(path, "rb")
     system, name = file_system(path)
-    return system.open(name, "rb", block_size=1 << 20)  # a read of a small block is a round trip
+    return system.open(name, "rb", block_size=1 << 20)  # each block is a round trip
 
 
 def check_exists(path: StrPath, *, expected: str) -> None:
@@ -70,16 +70,16 @@ def existing_file(path: StrPath) -> Path:
 def text_lines(path: StrPath) -> Iterator[str]:
     """Yields the lines of a UTF-8 file without line ends and without a leading byte order mark."""
     with existing_file(path).open("rb") as file:
-        for number, line in enumerate(file, start=1):
+        for line_number, line in enumerate(file, start=1):
             try:
                 text = line.decode("utf-8")
             except UnicodeDecodeError as error:
-                raise utf8_error(path, number, error) from error
-            yield text.removeprefix("\ufeff" if number == 1 else "").rstrip("\r\n")
+                raise utf8_error(path, line_number, error) from error
+            yield text.removeprefix("\ufeff" if line_number == 1 else "").rstrip("\r\n")
 
 
-def utf8_error(path: StrPath, number: int, error: UnicodeDecodeError) -> InputError:
-    """Returns the error for line `number` of a file if the line is not UTF-8."""
+def utf8_error(path: StrPath, line_number: int, error: UnicodeDecodeError) -> InputError:
+    """Returns the error for a line of a file that is not UTF-8."""
     encoding = "LATIN1"
     with contextlib.suppress(UnicodeDecodeError):
         if re.search("[\uac00-\ud7a3]", error.object.decode("cp949")):
@@ -90,7 +90,7 @@ def utf8_error(path: StrPath, number: int, error: UnicodeDecodeError) -> InputEr
     if b"\0" in error.object and encoding != "UTF-16":
         remedy = "expected a text file"
     return InputError(
-        f"{path}, line {number} is not UTF-8 (byte {error.object[error.start]:#04x} at column "
+        f"{path}, line {line_number} is not UTF-8 (byte {error.object[error.start]:#04x} at column "
         f"{error.start + 1}); {remedy}"
     )
 
@@ -128,7 +128,7 @@ def check_no_table(path: StrPath) -> None:
 
 
 def check_output(path: StrPath, *, suffix: str | tuple[str, ...] = "") -> None:
-    """Checks before long work that the file `path` can be written; writes nothing."""
+    """Raises InputError, before long work, if the file `path` cannot be written."""
     if is_stdout(path) and isinstance(suffix, str):  # several suffixes choose the format
         return
     target = Path(os.path.realpath(path))
@@ -141,7 +141,7 @@ def check_output(path: StrPath, *, suffix: str | tuple[str, ...] = "") -> None:
 
 
 def check_folder(folder: StrPath) -> None:
-    """Raises InputError unless files can be made in a folder, which may not exist yet."""
+    """Raises InputError unless files can be created in a folder, which may not exist yet."""
     path = Path(folder).absolute()
     found = next(each for each in (path, *path.parents) if os.path.lexists(each))
     if not found.is_dir() or not os.access(found, os.W_OK | os.X_OK):
@@ -153,15 +153,15 @@ def refuse_existing(
 ) -> None:
     """Raises InputError unless `path` is absent or an empty folder, so that no result is lost.
 
-    A folder may be replaced if it contains the first file of `replaces` and none but these. A mount
-    point and the working directory are refused, and a path whose parent is not writable.
+    A folder may be replaced if it contains the first file of `replaces` and no files but these. A
+    mount point, the working directory and a path whose parent is not writable are refused.
     """
     path = Path(path)
     if os.path.lexists(path):
         is_folder = path.is_dir() and not path.is_symlink()
         is_fixed = not is_folder or os.path.ismount(path) or path.samefile(os.curdir)
         names = {each.name for each in path.iterdir()} if is_folder else set()
-        foreign = sorted(names - {*replaces})
+        foreign = sorted(names - set(replaces))
         if is_fixed or foreign or (names and replaces[0] not in names):
             found = f" and contains {foreign[0]}" if foreign else ""
             raise InputError(f"{path} exists already{found}; choose another name or {remedy}")
@@ -239,11 +239,11 @@ def write_json(path: StrPath, values: Any) -> None:
 def atomic_folder(path: StrPath, *, replaces: Sequence[str] = ()) -> Iterator[Path]:
     """Yields an empty folder, which is renamed to `path` if the block succeeds.
 
-    Otherwise it is deleted. A folder that `replaces` allows to replace (see `refuse_existing`) is
-    moved to `.NAME.part/old`, and deleted when the new one has its name. If this process is killed
-    in between, the next call moves it back.
+    Otherwise it is deleted. An old folder that may be replaced (see `refuse_existing`) is first
+    moved to `.NAME.part/old`, and deleted after the new folder has its name. If this process is
+    killed in between, the next call moves it back.
     """
-    path = Path(os.path.abspath(path))  # "new/.." is a folder that exists
+    path = Path(os.path.abspath(path))  # handles paths such as "new/.."
     refuse_existing(path, replaces=replaces)
     partial = path.with_name(f".{path.name}.part")
     new, old = partial / "new", partial / "old"

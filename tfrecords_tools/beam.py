@@ -35,8 +35,8 @@ from bert_keras.errors import InputError
 from bert_keras.files import StrPath, file_system, open_file
 from bert_keras.text.vocab import Vocabulary
 from tfrecords_tools.build import text_entries
-from tfrecords_tools.corpus import build_units, digest, files
-from tfrecords_tools.instances import Layout, expect_records, instances_of, layouts_of, shard_file
+from tfrecords_tools.corpus import build_units, corpus_files, input_entry
+from tfrecords_tools.instances import Layout, check_shards, draw_instances, plan_layouts, shard_file
 from tfrecords_tools.readers import Unit
 from tfrecords_tools.settings import MANIFEST, BuildSettings, Settings, folder_files, manifest_head
 from tfrecords_tools.shards import WriteShard
@@ -57,16 +57,16 @@ SpanKey = tuple[int, int, int, int, int, int]
 # A split, a place in it, and a text: first token and end in the range, or a document, the fraction
 # of it that precedes the text, and a number of tokens.
 Request = tuple[int, SpanKey, tuple[int, int] | tuple[int, float, int]]
-Span = tuple[SpanKey, bytes]  # with its tokens
-REPORTS = "reports"  # the name of an output of `tokenized_ranges`
-ERROR = "error"  # the file in the partial folder with the message of a step's InputError
+Span = tuple[SpanKey, bytes]  # the place of a span and its tokens
+REPORTS = "reports"  # the name of an output of `tokenize_ranges`
+ERROR = "error"  # file in the partial folder that keeps the message of a step's InputError
 
 
 @dataclass(frozen=True)
 class StepContext:
     """The values that every step receives."""
 
-    paths: tuple[str, ...]  # of the inputs
+    paths: tuple[str, ...]  # the input files
     vocabulary: Vocabulary
     settings: BuildSettings
     partial: str  # the folder that the job writes to before it gets the name `output`
@@ -94,7 +94,7 @@ def build_on_beam(
         raise InputError("one machine writes the records of --compat google; leave out --beam")
     settings = settings.for_vocabulary(vocabulary)
     pipeline = beam.Pipeline(options=PipelineOptions(list(pipeline_options)))
-    paths = files(list(corpus))  # the pipeline's options may configure the access to them
+    paths = corpus_files(list(corpus))  # the pipeline's options may configure the access to them
     output = os.fspath(output).rstrip("/")
     partial = f"{output}.beam-partial"
     system, folder = file_system(partial)
@@ -125,15 +125,15 @@ def add_steps(pipeline: beam.Pipeline, units: Sequence[Unit], context: StepConte
         pipeline
         | "units" >> beam.Create(list(enumerate(units)))
         | "spread units" >> beam.Reshuffle()
-        | "tokenize" >> beam.FlatMap(tokenized_ranges, context).with_outputs(REPORTS, main="ranges")
+        | "tokenize" >> beam.FlatMap(tokenize_ranges, context).with_outputs(REPORTS, main="ranges")
     )
     ranges |= "store ranges" >> beam.Reshuffle()  # several steps read them; they are computed once
-    plan = reports | "all units" >> beam.combiners.ToList() | "plan" >> beam.Map(plan_of, context)
-    requests = ranges | "draw instances" >> beam.FlatMap(requests_of_range, AsSingleton(plan))
+    plan = reports | "all units" >> beam.combiners.ToList() | "plan" >> beam.Map(make_plan, context)
+    requests = ranges | "draw instances" >> beam.FlatMap(draw_requests, AsSingleton(plan))
     shards = (
         {"ranges": ranges, "requests": requests}
         | "group requests" >> beam.CoGroupByKey()
-        | "read spans" >> beam.FlatMap(requested_spans, AsSingleton(plan))
+        | "read spans" >> beam.FlatMap(read_requested_spans, AsSingleton(plan))
         | "group spans" >> beam.GroupByKey()
         | "write shards" >> beam.Map(write_shard, AsSingleton(plan), context)
     )
@@ -141,7 +141,7 @@ def add_steps(pipeline: beam.Pipeline, units: Sequence[Unit], context: StepConte
         pipeline
         | "inputs" >> beam.Create(context.paths)
         | "spread inputs" >> beam.Reshuffle()
-        | "digest" >> beam.Map(digest)
+        | "digest" >> beam.Map(input_entry)
     )
     _ = (
         pipeline
@@ -172,45 +172,45 @@ class RangeTokens(NamedTuple):
 
 
 class UnitReport(NamedTuple):
-    """What the plan needs of a tokenized unit."""
+    """The facts about a tokenized unit that the plan needs."""
 
     unit: int
-    result: dict[str, Any]  # of `TokenizeUnit`
+    result: dict[str, Any]  # returned by `TokenizeUnit`
     sizes: np.ndarray  # int64 [2,D]: the number of sentences and of tokens of each document
     ranges: tuple[Range, ...]
 
 
-def tokenized_ranges(numbered: tuple[int, Unit], context: StepContext) -> Iterator:
-    """Yields the ranges of a unit in order by their keys, and then its report to `REPORTS`."""
-    (number, unit), settings = numbered, context.settings
+def tokenize_ranges(indexed: tuple[int, Unit], context: StepContext) -> Iterator:
+    """Yields (key, tokens) of each range of a unit in order, and then its report to `REPORTS`."""
+    (index, unit), settings = indexed, context.settings
     with _kept_error(context), tempfile.TemporaryDirectory() as work:
         result = TokenizeUnit(unit, Path(work) / "tokens", context.vocabulary, settings)()
         store = TokenStore(Path(work) / "tokens")
-        ranges = [each._replace(unit=number) for each in ranges_of(store, [store.num_documents])]
+        ranges = [each._replace(unit=index) for each in ranges_of(store, [store.num_documents])]
         for each in ranges:
             documents = store.documents(each.first, each.last)
-            end = min(documents[-1], each.end + settings.max_length)  # of a text that begins here
+            end = min(documents[-1], each.end + settings.max_length)  # a text may end behind it
             sentences = store.sentences(each.start, end)
             ids = store.tokens(sentences[0], sentences[-1])
             arrays = ids, sentences.tobytes(), documents.tobytes()
             yield each[:2], RangeTokens(each, store.dtype, *arrays)
-        report = UnitReport(number, result, store.document_sizes(), tuple(ranges))
+        report = UnitReport(index, result, store.document_sizes(), tuple(ranges))
         yield TaggedOutput(REPORTS, report)
 
 
 @dataclass(frozen=True)
 class Plan:
-    """The numbers of all documents, and the distribution of the records over shards."""
+    """The indices of all documents, and the distribution of the records over shards."""
 
-    entries: dict[str, Any]  # of the manifest, about the text
-    first_documents: array  # of each unit
-    ranges: tuple[Range, ...]  # in order; their documents are numbered over the corpus
+    entries: dict[str, Any]  # the manifest's entries about the text
+    first_documents: array  # the index in the corpus of the first document of each unit
+    ranges: tuple[Range, ...]  # in order, with document indices of the whole corpus
     first_of_range: array  # the first document of each of `ranges`
-    layouts: tuple[Layout, ...]  # of each split
+    layouts: tuple[Layout, ...]  # one for each split
 
-    def opened(self, tokens: RangeTokens) -> tuple[Range, TokenSource]:
-        """Returns a range with documents numbered over the corpus instead of the unit."""
-        documents = _numbered(tokens.range, self.first_documents)
+    def open_range(self, tokens: RangeTokens) -> tuple[Range, TokenSource]:
+        """Returns a range with document indices of the whole corpus, and its tokens."""
+        documents = _in_corpus(tokens.range, self.first_documents)
         source = TokenSource(
             *(tokens.tokens, tokens.sentences, tokens.documents),
             dtype=tokens.dtype,
@@ -229,24 +229,24 @@ class Plan:
         return ranges[index - 1][:2]
 
 
-def _numbered(documents: Range, first_documents: Sequence[int]) -> Range:
+def _in_corpus(documents: Range, first_documents: Sequence[int]) -> Range:
     offset = first_documents[documents.unit]
     return documents._replace(first=documents.first + offset, last=documents.last + offset)
 
 
-def plan_of(reports: Sequence[UnitReport], context: StepContext) -> Plan:
+def make_plan(reports: Sequence[UnitReport], context: StepContext) -> Plan:
     """Plans the records from the reports of all units, which may be in any order."""
     reports = sorted(reports, key=attrgetter("unit"))
     counts = [report.sizes.shape[1] for report in reports]
     first_documents = array("q", accumulate(counts, initial=0))
-    ranges = [_numbered(each, first_documents) for report in reports for each in report.ranges]
+    ranges = [_in_corpus(each, first_documents) for report in reports for each in report.ranges]
     with _kept_error(context):
         return Plan(
             entries=text_entries(report.result for report in reports),
             first_documents=first_documents,
             ranges=tuple(ranges),
             first_of_range=array("q", [each.first for each in ranges]),
-            layouts=layouts_of(
+            layouts=plan_layouts(
                 np.concatenate([report.sizes for report in reports], axis=1),
                 settings=context.settings,
                 num_separators=context.vocabulary.specials.num_separators,
@@ -254,31 +254,31 @@ def plan_of(reports: Sequence[UnitReport], context: StepContext) -> Plan:
         )
 
 
-def requests_of_range(
+def draw_requests(
     keyed: tuple[RangeKey, RangeTokens], plan: Plan
 ) -> Iterator[tuple[RangeKey, bytes]]:
     """Draws the instances of a range and yields pickled lists of requests for texts, by range."""
-    here, (documents, source) = keyed[0], plan.opened(keyed[1])
+    here, (documents, source) = keyed[0], plan.open_range(keyed[1])
     requests: dict[RangeKey, list[Request]] = defaultdict(list)
     for split, layout in enumerate(plan.layouts):
         generator = np.random.default_rng(layout.seeds_of_range(documents))
         random = Random(int(generator.integers(2**62)))
         instances = list(
-            instances_of(layout, documents, source, random=random, text_at=lambda *text: text)
+            draw_instances(layout, documents, source, random=random, text_at=lambda *text: text)
         )
         buckets = generator.integers(layout.num_buckets, size=len(instances)).tolist()
-        for number, (bucket, (texts, label)) in enumerate(zip(buckets, instances, strict=True)):
+        for instance, (bucket, (texts, label)) in enumerate(zip(buckets, instances, strict=True)):
             for index, text in enumerate(texts):
                 key = here if len(text) == 2 else plan.range_of(text[0], text[1])
-                requests[key].append((split, (bucket, *here, number, index, label), text))
+                requests[key].append((split, (bucket, *here, instance, index, label), text))
     yield from ((key, pickle.dumps(each)) for key, each in requests.items())
 
 
-def requested_spans(
+def read_requested_spans(
     keyed: tuple[RangeKey, dict[str, Any]], plan: Plan
 ) -> Iterator[tuple[ShardKey, bytes]]:
     """Yields pickled lists of the texts of a range that were requested, by shard."""
-    ((_, source),) = map(plan.opened, keyed[1]["ranges"])
+    ((_, source),) = map(plan.open_range, keyed[1]["ranges"])
     for requests in map(pickle.loads, keyed[1]["requests"]):
         spans: dict[ShardKey, list[Span]] = defaultdict(list)
         for split, key, text in requests:
@@ -341,7 +341,7 @@ def _finish(
         keys = [(split, shard) for shard in range(len(layout.shards))]
         with _kept_error(context):
             has_records = (key in by_key for key in keys)
-            expect_records(has_records, split=layout.split.name, num_shards=len(keys))
+            check_shards(has_records, split=layout.split.name, num_shards=len(keys))
         splits[layout.split.name] = layout.summary([by_key[key] for key in keys])
     in_order = sorted(inputs, key=lambda each: context.paths.index(each["path"]))
     head = manifest_head(context.settings, context.vocabulary, in_order)

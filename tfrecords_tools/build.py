@@ -1,8 +1,8 @@
 """Builds a folder of pretraining records from text files and a vocabulary, on one machine.
 
-Each stage is a set of jobs that write files to the folder OUTPUT.partial/work, in one or several
-processes. A job is not run again if its receipt, which states what it returned and the SHA-256 of
-each file that it wrote, fits its files.
+Each stage is a list of jobs that write files to the folder OUTPUT.partial/work, in one or several
+processes. The receipt of a job states what the job returned and the SHA-256 of each file that it
+wrote. A job whose receipt matches its files is not run again.
 """
 
 import os
@@ -17,7 +17,7 @@ from multiprocessing import get_context
 from multiprocessing.connection import Connection
 from pathlib import Path
 from signal import SIG_BLOCK, SIG_SETMASK, SIGINT, pthread_sigmask
-from typing import Any, TypeVar
+from typing import Any, TypeVar, cast
 
 import numpy as np
 from tqdm import tqdm
@@ -35,22 +35,24 @@ from bert_keras.files import (
 from bert_keras.text.tokenizer import WordPieceTokenizer
 from bert_keras.text.vocab import Vocabulary
 from tfrecords_tools import google
-from tfrecords_tools.corpus import build_units, digest, files
-from tfrecords_tools.instances import FindInstances, expect_records, layouts_of, shard_file
+from tfrecords_tools.corpus import build_units, corpus_files, input_entry
+from tfrecords_tools.instances import FindInstances, check_shards, plan_layouts, shard_file
 from tfrecords_tools.settings import (
     MANIFEST,
     BuildSettings,
     GoogleSettings,
     Settings,
-    expect_same,
+    check_same_build,
     folder_files,
     manifest_head,
     shards_of,
 )
 from tfrecords_tools.shards import WriteShard
-from tfrecords_tools.store import TokenStore, expect_text, join_stores, ranges_of
+from tfrecords_tools.store import TokenStore, check_has_text, join_stores, ranges_of
 from tfrecords_tools.tokens import TokenizeUnit
 
+# Starting a process takes about as long as writing the records of 3 MB of text; see `num_workers`.
+BYTES_PER_WORKER = 8 << 20
 Item = TypeVar("Item")
 Result = TypeVar("Result")
 
@@ -65,53 +67,62 @@ def build(
 ) -> dict[str, Any]:
     """Writes a new folder of records and returns its manifest.
 
-    The folder gets its name when it is complete. An interrupted call continues if it is repeated
-    with the same arguments.
+    The output appears under its name only when it is complete. An interrupted call continues if it
+    is repeated with the same arguments.
 
     Args:
-        corpus: Files, folders, globs, URLs or TFDS names; see `files`.
+        corpus: Files, folders, globs, URLs or TFDS names; see `corpus_files`.
         vocabulary: The vocabulary of the records, which is written beside them.
         output: The folder to write, on this machine.
-        workers: The number of processes; the records do not depend on it.
+        workers: The maximum number of processes; the records do not depend on it.
     """
     if is_remote(output):
         raise InputError(f"{output} is not on this machine; write a local folder, or add --beam")
     corpus, settings = list(corpus), settings.for_vocabulary(vocabulary)
-    for folder in filter(os.path.isdir, corpus):
-        if Path(folder).resolve() in Path(output).resolve().parents:
-            raise InputError(f"{output} is in {folder}, a folder of the corpus; choose another")
-    # A glob may match the folder of an interrupted run.
+    for corpus_folder in filter(os.path.isdir, corpus):
+        if Path(corpus_folder).resolve() in Path(output).resolve().parents:
+            raise InputError(f"{output} is in {corpus_folder}, a corpus folder; choose another")
+    # Our own .partial folder is skipped, because a glob such as `*` may match it.
     partial = Path(f"{os.path.abspath(output)}.partial").resolve()
-    paths = [path for path in files(corpus) if partial not in Path(path).resolve().parents]
-    with resumed_folder(output) as (work, folder), Workers(workers) as pool:
-        plan, inputs = work / "plan.json", [digest(path) for path in tqdm(paths, "read inputs")]
+    paths = [path for path in corpus_files(corpus) if partial not in Path(path).resolve().parents]
+    with resumed_folder(output) as (work, result_folder):
+        plan = work / "plan.json"
+        inputs = [input_entry(path) for path in tqdm(paths, "read inputs")]
         head = manifest_head(settings, vocabulary, inputs)
         if plan.exists():
-            expect_same(plan, head, folder=work.parent)
+            check_same_build(plan, head, folder=work.parent)
         else:
-            shutil.rmtree(work, ignore_errors=True)  # of unknown arguments
+            shutil.rmtree(work, ignore_errors=True)  # left by a run whose arguments are unknown
         work.mkdir(exist_ok=True)
         write_json(plan, head)
         if isinstance(settings, GoogleSettings):
             store = work / "store"
-            if result_of(store) is None:
+            if finished_result(store) is None:
                 tokenizer = WordPieceTokenizer(vocabulary, lowercase=settings.lowercase)
                 google.tokenize(paths, store, tokenizer=tokenizer)
                 write_receipt(store, {})
             entries = google.write_records(store, vocabulary=vocabulary, settings=settings)
         else:
-            entries = _splits(work, paths, settings, vocabulary, pool)
+            if settings.segmenter is None and ":" not in settings.splitter:  # no unknown functions
+                workers = num_workers(workers, num_bytes=sum(entry["bytes"] for entry in inputs))
+            with Workers(workers) as pool:
+                entries = _write_splits(work, paths, settings, vocabulary, pool)
         manifest = {**head, **entries}
-        shutil.rmtree(folder, ignore_errors=True)  # of a run that ended here
-        folder.mkdir()
+        shutil.rmtree(result_folder, ignore_errors=True)  # partial result of an interrupted run
+        result_folder.mkdir()
         for name in shards_of(manifest):
-            os.replace(work / name, folder / name)
+            os.replace(work / name, result_folder / name)
         for name, text in folder_files(manifest, vocabulary).items():
-            write_text(folder / name, text)
-        return json_object(folder / MANIFEST)
+            write_text(result_folder / name, text)
+        return json_object(result_folder / MANIFEST)
 
 
-def _splits(
+def num_workers(maximum: int, *, num_bytes: int) -> int:
+    """Returns the number of processes that make a corpus of `num_bytes` faster, up to `maximum`."""
+    return min(maximum, max(1, num_bytes // BYTES_PER_WORKER))
+
+
+def _write_splits(
     work: Path,
     paths: Sequence[str],
     settings: BuildSettings,
@@ -119,45 +130,46 @@ def _splits(
     pool: "Workers",
 ) -> dict[str, Any]:
     """Writes the records of `BuildSettings` and returns their entries of the manifest."""
-    folder = work / "store"
-    tokenized = result_of(folder)
+    store_folder = work / "store"
+    tokenized = finished_result(store_folder)
     if tokenized is None:
         jobs = [
-            TokenizeUnit(unit, work / f"tokens-{number:05d}", vocabulary, settings)
-            for number, unit in enumerate(build_units(paths, text_field=settings.text_field))
+            TokenizeUnit(unit, work / f"tokens-{index:05d}", vocabulary, settings)
+            for index, unit in enumerate(build_units(paths, text_field=settings.text_field))
         ]
         results = pool.run(jobs, stage="tokenize", unit="B")
-        documents = [each["documents"] for each in results]
+        documents = [result["documents"] for result in results]
         tokenized = {"unit_documents": documents, "entries": text_entries(results)}
-        join_stores([job.output for job in jobs], folder)
-        write_receipt(folder, tokenized)
+        join_stores([job.output for job in jobs], store_folder)
+        write_receipt(store_folder, tokenized)
         for job in jobs:
             shutil.rmtree(job.output)
-    store, splits = TokenStore(folder), {}
+    store, splits = TokenStore(store_folder), {}
     rules = {"settings": settings, "num_separators": vocabulary.specials.num_separators}
-    for layout in layouts_of(store.document_sizes(), **rules):
+    for layout in plan_layouts(store.document_sizes(), **rules):
         name = layout.split.name
-        find = [
-            FindInstances(each, layout, work / f"{name}-{each.unit:05d}-{each.part:05d}", folder)
-            for each in ranges_of(store, tokenized["unit_documents"])
+        find_jobs = [
+            FindInstances(r, layout, work / f"{name}-{r.unit:05d}-{r.part:05d}", store_folder)
+            for r in ranges_of(store, tokenized["unit_documents"])
         ]
-        found = pool.run(find, stage=f"find {name}", unit="sentence")
-        bucket_sizes = np.sum([each["sizes"] for each in found], axis=0)
+        results = pool.run(find_jobs, stage=f"find {name}", unit="sentence")
+        bucket_sizes = np.sum([result["sizes"] for result in results], axis=0)
         shard_sizes = [int(bucket_sizes[each.start : each.stop].sum()) for each in layout.shards]
-        expect_records(map(bool, shard_sizes), split=name, num_shards=len(layout.shards))
-        write = [
+        check_shards(map(bool, shard_sizes), split=name, num_shards=len(layout.shards))
+        spans_per_record = 2 if settings.schema.has_labels else 1  # buckets count spans
+        write_jobs = [
             WriteShard(
                 output=work / shard_file(name, shard, len(layout.shards)),
-                instances=tuple(job.output for job in find),
+                instances=tuple(job.output for job in find_jobs),
                 layout=layout,
                 shard=shard,
-                store=folder,
+                store=store_folder,
                 vocabulary=vocabulary,
-                size=size // (2 if settings.schema.has_labels else 1),
+                size=size // spans_per_record,
             )
             for shard, size in enumerate(shard_sizes)
         ]
-        splits[name] = layout.summary(pool.run(write, stage=f"write {name}", unit="record"))
+        splits[name] = layout.summary(pool.run(write_jobs, stage=f"write {name}", unit="record"))
     return {**tokenized["entries"], "splits": splits}
 
 
@@ -167,28 +179,28 @@ def text_entries(results: Iterable[dict[str, Any]]) -> dict[str, Any]:
     for result in results:
         counts.update(result["counts"])
         num_documents += result["documents"]
-    expect_text(num_documents)
+    check_has_text(num_documents)
     return {"counts": {name: counts[name] for name in ("unknown", "long_sentences_cut")}}
 
 
 class Workers:
-    """A context manager that maps functions in `number` spawned processes, or in this one if 1."""
+    """A context manager that maps functions in `num_workers` spawned processes; 1 spawns none."""
 
-    def __init__(self, number: int):
+    def __init__(self, num_workers: int):
         self._executor = None
-        if number > 1:
+        if num_workers > 1:
             context = get_context("spawn")
             parent, self._end_of_work = context.Pipe(duplex=False)
             self._executor = ProcessPoolExecutor(
-                number, mp_context=context, initializer=_start_worker, initargs=(parent,)
+                num_workers, mp_context=context, initializer=_start_worker, initargs=(parent,)
             )
 
     def __enter__(self) -> "Workers":
         return self
 
-    def __exit__(self, kind: type | None, *error) -> None:
+    def __exit__(self, exc_type: type | None, *error) -> None:
         if self._executor:
-            if kind:  # ends the processes at once: their jobs may take hours
+            if exc_type:  # workers exit when this end closes; finishing jobs may take hours
                 self._end_of_work.close()
             self._executor.shutdown(cancel_futures=True)
             self._end_of_work.close()
@@ -213,55 +225,55 @@ class Workers:
             ) from error
 
     def run(self, jobs: Sequence[Any], *, stage: str, unit: str) -> list[dict[str, Any]]:
-        """Runs the jobs without a valid receipt and returns the results of all jobs in order.
+        """Runs the jobs that have no valid receipt and returns the results of all jobs in order.
 
-        A job is a function that writes its `output` and returns JSON; its `size` is in `unit`s.
+        A job is a callable that writes its `output` (Path) and returns JSON; `size` is in `unit`s.
         """
-        results = [result_of(job.output) for job in jobs]
-        missing = [number for number, result in enumerate(results) if result is None]
+        results = [finished_result(job.output) for job in jobs]
+        missing = [index for index, result in enumerate(results) if result is None]
         total = sum(job.size for job in jobs)
-        done = total - sum(jobs[number].size for number in missing)
+        done = total - sum(jobs[index].size for index in missing)
         scale = {"total": total, "initial": done, "unit_scale": True, "disable": not total}
         with tqdm(desc=stage, unit=f" {unit}", **scale) as bar:
-            new_results = self.map(_run_job, [jobs[number] for number in missing])
-            for number, result in zip(missing, new_results, strict=True):
-                results[number] = result
-                bar.update(jobs[number].size)
-        return [result for result in results if result is not None]
+            new_results = self.map(_run_job, [jobs[index] for index in missing])
+            for index, result in zip(missing, new_results, strict=True):
+                results[index] = result
+                bar.update(jobs[index].size)
+        return cast(list[dict[str, Any]], results)
 
 
-def result_of(output: Path) -> dict[str, Any] | None:
-    """Returns what the job of `output` returned, or None without a receipt that fits the files."""
+def finished_result(output: Path) -> dict[str, Any] | None:
+    """Returns what the job of `output` returned, or None if it has no receipt that matches."""
     try:
         receipt = json_object(f"{output}.json")
         result = receipt["result"]
-        return result if receipt == _receipt(output, result) else None
+        return result if receipt == _make_receipt(output, result) else None
     except (OSError, ValueError, KeyError):
         return None
 
 
 def write_receipt(output: Path, result: dict[str, Any]) -> dict[str, Any]:
     """Writes the receipt of a complete output and returns the result."""
-    write_json(Path(f"{output}.json"), _receipt(output, result))
+    write_json(Path(f"{output}.json"), _make_receipt(output, result))
     return result
 
 
 def _run_job(job: Any) -> dict[str, Any]:
-    shutil.rmtree(job.output, ignore_errors=True)  # a folder of an interrupted run
+    shutil.rmtree(job.output, ignore_errors=True)  # partial result of an interrupted run
     return write_receipt(job.output, job())
 
 
-def _receipt(output: Path, result: dict[str, Any]) -> dict[str, Any]:
+def _make_receipt(output: Path, result: dict[str, Any]) -> dict[str, Any]:
     """Returns the content of the receipt of an output."""
-    files = output.iterdir() if output.is_dir() else [output]
-    return {"result": result, "files": {path.name: file_sha256(path) for path in sorted(files)}}
+    paths = output.iterdir() if output.is_dir() else [output]
+    return {"result": result, "files": {path.name: file_sha256(path) for path in sorted(paths)}}
 
 
 def _start_worker(parent: Connection) -> None:
     os.environ["TOKENIZERS_PARALLELISM"] = "false"  # the processes use all cores already
     os.environ["CUDA_VISIBLE_DEVICES"] = ""  # reading a TFDS corpus needs no GPU
 
-    def end_with_parent() -> None:  # when it closes its end of the pipe or is killed
+    def end_with_parent() -> None:  # `recv_bytes` ends when the parent closes its end or dies
         with suppress(EOFError, OSError):
             parent.recv_bytes()
         os._exit(1)

@@ -26,23 +26,23 @@ Problem = tuple[str, np.ndarray]  # a description; bool [B,n], which elements ar
 def check_records(
     records: StrPath | Sequence[StrPath], *, vocabulary: Vocabulary
 ) -> dict[str, int]:
-    """Verifies records and returns the numbers of `files`, `records` and `manifests`."""
+    """Verifies records and returns how many `files`, `records` and `manifests` there are."""
     files, num_records = every_file(records), 0
     for _, _, features in verified_batches(files, vocabulary=vocabulary, stage="check"):
         num_records += len(features["input_ids"])
-    digests: dict[Path, dict[str, str]] = defaultdict(dict)  # by folder and name
+    digests: dict[Path, dict[str, str]] = defaultdict(dict)  # folder -> name -> SHA-256
     for file in files:
         digests[Path(file).parent][Path(file).name] = file_sha256(file)
     paths = [records] if isinstance(records, (str, os.PathLike)) else records
     whole, num_manifests = {Path(path) for path in paths if os.path.isdir(path)}, 0
-    for folder, found in digests.items():
+    for folder, actual in digests.items():
         if manifest := read_manifest(folder):
             num_manifests += 1
             stated = {name: shard["sha256"] for name, shard in shards_of(manifest).items()}
             stated["vocabulary"] = manifest["vocabulary"]["sha256"]
-            found["vocabulary"] = vocabulary_sha256(vocabulary)
-            for name in sorted(found.keys() | stated.keys() if folder in whole else found):
-                if found.get(name) != stated.get(name):
+            actual["vocabulary"] = vocabulary_sha256(vocabulary)
+            for name in sorted(actual.keys() | stated.keys() if folder in whole else actual):
+                if actual.get(name) != stated.get(name):
                     raise InputError(
                         f"{folder / name} is missing, was changed or does not belong to these "
                         f"records: it differs from its SHA-256 in {MANIFEST}"
@@ -61,13 +61,13 @@ def every_file(records: StrPath | Sequence[StrPath]) -> list[str]:
 def verified_batches(
     files: Sequence[str], *, vocabulary: Vocabulary, stage: str
 ) -> Iterator[tuple[str, int, Features]]:
-    """Yields verified batches, each with its file and the number of preceding records in it."""
+    """Yields (file, index in the file of the first record, features) of verified batches."""
     schema = common_schema(files)
     for file in tqdm(files, desc=stage, unit=" file", disable=not stage):
         first = 0
         for features in parsed_batches(file, schema=schema, vocab_size=len(vocabulary)):
-            if found := first_problem(features, vocabulary):
-                row, problem = found
+            if row_and_problem := first_problem(features, vocabulary):
+                row, problem = row_and_problem
                 raise InputError(f"{file}, record {first + row + 1}: {problem}")
             yield file, first, features
             first += len(features["input_ids"])
@@ -81,13 +81,13 @@ def parsed_batches(file: str, *, schema: PretrainingSchema, vocab_size: int) -> 
 
 
 def is_labelled(features: Features) -> np.ndarray:
-    """Returns bool [B,S]: which labels are used; without packing all of them."""
+    """Returns bool [B,S]: which labels are used. Records with one sequence use all of them."""
     labels = features["next_sentence_labels"]
     return features.get("next_sentence_weights", np.ones_like(labels)) > 0
 
 
 def first_problem(features: Features, vocabulary: Vocabulary) -> tuple[int, str] | None:
-    """Returns the row and the problem of a wrong record of a batch, or None without one."""
+    """Returns the row and the problem of the first wrong record found, or None if all are right."""
     for problem, is_wrong in _problems(features, vocabulary):
         if is_wrong.any():
             return int(is_wrong.any(axis=1).argmax()), problem
@@ -121,10 +121,10 @@ def _problems(features: Features, vocabulary: Vocabulary) -> Iterator[Problem]:
     yield "a sequence does not start with [CLS]", is_start & (ids != vocabulary.cls_id)
     if "next_sentence_positions" in features:
         is_counted = features["next_sentence_weights"] > 0
-        number = 1 + np.arange(is_counted.shape[1])
-        is_wrong = is_counted != (number <= sequences.max(axis=1, keepdims=True))
+        sequence_id = 1 + np.arange(is_counted.shape[1])
+        is_wrong = is_counted != (sequence_id <= sequences.max(axis=1, keepdims=True))
         yield "the labels do not match the sequences", is_wrong
         positions = features["next_sentence_positions"]
         started = np.take_along_axis(np.where(is_start, sequences, 0), positions, axis=1)
-        is_wrong = is_counted & (started != number)
+        is_wrong = is_counted & (started != sequence_id)
         yield "the position of a label is not the [CLS] of its sequence", is_wrong

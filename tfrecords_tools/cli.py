@@ -35,7 +35,7 @@ RECORDS = (
 )
 FLAGS = (
     flag("--cased", "keep upper case and accents"),
-    option("--workers", "N", "processes; results are the same (default: all cores)", type=count),
+    option("--workers", "N", "maximum number of processes (default: all cores)", type=count),
 )
 MODELS = ("wordpiece", "bpe", "unigram")
 SETTINGS = [each for each in fields(BuildSettings) if each.name != "lowercase"]  # --cased sets it
@@ -43,17 +43,17 @@ CHOICES = {"objective": LABEL_NAMES, "replacement": REPLACEMENTS}
 
 
 def _build_options() -> Iterator[Argument]:
-    """Yields an option for each setting; its value is None if it is not given."""
+    """Yields an option for each setting; the value of an option that is not given is None."""
     for each in SETTINGS:
-        kind = each.type if isinstance(each.type, type) else get_args(each.type)[0]
+        value_type = each.type if isinstance(each.type, type) else get_args(each.type)[0]
         name = "--" + each.name.replace("_", "-").replace("held-out-rate", "held-out")
         default = "" if each.default is None else f" (default: {each.default})"
         details = {"help": each.metadata["help"] + default, "dest": each.name}
         if choices := (*CHOICES.get(each.name, ()),):
             yield option(name, "|".join(choices), choices=choices, **details)
         else:
-            metavar = {int: "N", float: "RATE", str: "NAME"}[kind]
-            yield option(name, metavar, type=kind, **details)
+            metavar = {int: "N", float: "RATE", str: "NAME"}[value_type]
+            yield option(name, metavar, type=value_type, **details)
 
 
 @command(
@@ -151,8 +151,8 @@ def check(options: argparse.Namespace) -> None:
 
     counts = check_records(options.files, vocabulary=vocabulary)
     source = "as the manifest says" if counts["manifests"] else "which no manifest describes"
-    found = f"{counted(counts['records'], 'record')} in {counted(counts['files'], 'file')}"
-    print_field("no errors", f"{found}, {source}")
+    checked = f"{counted(counts['records'], 'record')} in {counted(counts['files'], 'file')}"
+    print_field("no errors", f"{checked}, {source}")
 
 
 @command(
@@ -174,8 +174,8 @@ def show(options: argparse.Namespace) -> None:
         showing.plot(histograms, options.plot, title=" ".join(options.files))
         print_field("picture", options.plot)
         return
-    numbers = {"count": options.count, "start": options.start}
-    print("\n\n".join(showing.record_texts(options.files, vocabulary=vocabulary, **numbers)))
+    shown = {"count": options.count, "start": options.start}
+    print("\n\n".join(showing.record_texts(options.files, vocabulary=vocabulary, **shown)))
 
 
 def _note(text: str) -> None:

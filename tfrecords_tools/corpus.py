@@ -21,7 +21,7 @@ UNIT_BYTES = 1 << 20  # larger if a build has more than MAX_UNITS units
 MAX_UNITS = 1000
 
 
-def files(corpus: Sequence[StrPath]) -> list[str]:
+def corpus_files(corpus: Sequence[StrPath]) -> list[str]:
     """Returns all files of files, folders, globs, URLs and TFDS names, sorted in each of them."""
     paths: list[str] = []
     for name in [os.fspath(name) for name in corpus]:
@@ -29,49 +29,49 @@ def files(corpus: Sequence[StrPath]) -> list[str]:
         if not name.startswith(TFDS):
             groups = _remote_matches(name) if is_remote(name) else _local_matches(name)
         # With **, a pattern matches folders and the files in them.
-        found = dict.fromkeys(path for group in groups for path in sorted(group))
-        if not found:
+        matches = dict.fromkeys(path for group in groups for path in sorted(group))
+        if not matches:
             raise InputError(f"{name} does not exist or has no files; expected files of text")
-        paths += found
-    first: dict[str, str] = {}  # path by the file that it leads to
+        paths += matches
+    path_of_file: dict[str, str] = {}
     for path in paths:
         file = path if is_remote(path) or path.startswith(TFDS) else os.path.realpath(path)
-        if (same := first.setdefault(file, path)) is not path:
+        if (same := path_of_file.setdefault(file, path)) is not path:
             raise InputError(f"{path} is twice in the corpus, also as {same}; name each file once")
     return paths
 
 
 def _local_matches(pattern: str) -> Iterator[list[str]]:
-    """Yields the files of each file or folder that a pattern matches."""
+    """Yields a list of files for each file or folder that a pattern matches."""
 
     def stop(error: OSError) -> NoReturn:  # os.walk ignores folders that cannot be read
         raise error
 
     matches = [pattern] if os.path.exists(pattern) else sorted(glob.glob(pattern, recursive=True))
     for match in matches:
-        found = [match]
+        paths = [match]
         if os.path.isdir(match):
-            found = []
+            paths = []
             for folder, folders, names in os.walk(match, onerror=stop, followlinks=True):
                 folders[:] = [name for name in folders if not name.startswith(_SKIPPED)]
                 names = [name for name in names if not name.startswith(_SKIPPED)]
-                found += [os.path.join(folder, name) for name in names]
+                paths += [os.path.join(folder, name) for name in names]
         elif not stat.S_ISREG(os.stat(match).st_mode):
             raise InputError(f"{match} is a pipe or a device, which cannot be read twice; copy it")
-        yield found
+        yield paths
 
 
 def _remote_matches(pattern: str) -> Iterator[list[str]]:
     system, path = file_system(pattern)
     is_glob = glob.has_magic(path) and not system.exists(path)
     for match in sorted(system.glob(path)) if is_glob else [path] * system.exists(path):
-        found = system.find(match) if system.isdir(match) else [match]
-        kept = [file for file in found if not re.search("(^|/)[._]", file[len(match) :])]
-        yield list(map(system.unstrip_protocol, kept))
+        paths = system.find(match) if system.isdir(match) else [match]
+        kept = [path for path in paths if not re.search("(^|/)[._]", path[len(match) :])]
+        yield [system.unstrip_protocol(path) for path in kept]
 
 
 def size_of(path: str) -> int:
-    """Returns the number of bytes of an input."""
+    """Returns the size of an input in bytes."""
     if path.startswith(TFDS):
         return sum(map(size_of, readers.split_files(path)[1]))
     if is_remote(path):
@@ -80,38 +80,40 @@ def size_of(path: str) -> int:
     return os.path.getsize(path)
 
 
-def digest(path: str) -> dict[str, Any]:
+def input_entry(path: str) -> dict[str, Any]:
     """Returns the entry of an input in the manifest: "path", "bytes" and "sha256"."""
     with open_file(readers.split_files(path)[0] if path.startswith(TFDS) else path) as file:
         sha256 = hashlib.file_digest(file, "sha256").hexdigest()
     return {"path": path, "bytes": size_of(path), "sha256": sha256}
 
 
-def units(corpus: Sequence[StrPath], *, unit_bytes: int, text_field: str = "text") -> list[Unit]:
+def divide_into_units(
+    corpus: Sequence[StrPath], *, unit_bytes: int, text_field: str = "text"
+) -> list[Unit]:
     """Divides a corpus into units of about `unit_bytes`, in a fixed order."""
     parts: list[FilePart] = []
     options: Any = {"unit_bytes": unit_bytes, "text_field": text_field}
-    for path in files(corpus):
+    for path in corpus_files(corpus):
         with _named_errors(path):
             if path.startswith(TFDS):
                 parts += readers.example_parts(path, **options)
                 continue
-            size, kind = size_of(path), readers.file_format(path)
-            if kind == "parquet":
+            size, file_format = size_of(path), readers.file_format(path)
+            if file_format == "parquet":
                 parts += readers.row_group_parts(path, **options)
                 continue
             step = max(1, size if readers.compression_of(path) else unit_bytes)
             for start in range(0, max(1, size), step):
                 end = min(start + step, size)
-                parts.append(FilePart(path, kind, start, end, end - start, text_field))
-    groups = readers.grouped(parts, size_of=lambda part: part.num_bytes, most=unit_bytes)
+                parts.append(FilePart(path, file_format, start, end, end - start, text_field))
+    groups = readers.group_items(parts, size_of=lambda part: part.num_bytes, most=unit_bytes)
     return list(map(tuple, groups))
 
 
 def build_units(paths: Sequence[str], *, text_field: str) -> list[Unit]:
-    """Divides the corpus of a build; the numbers of the units are part of the records' seeds."""
+    """Divides the corpus of a build; unit indices are part of the records' seeds."""
     unit_bytes = max(UNIT_BYTES, sum(map(size_of, paths)) // MAX_UNITS)
-    return units(paths, unit_bytes=unit_bytes, text_field=text_field)
+    return divide_into_units(paths, unit_bytes=unit_bytes, text_field=text_field)
 
 
 @contextlib.contextmanager
@@ -131,7 +133,7 @@ def lines_of(unit: Unit) -> Iterator[str]:
     for part in unit:
         is_in_document = False
         with _named_errors(part.path):
-            for line in readers.READERS[part.kind](part):
+            for line in readers.READERS[part.format](part):
                 if line or is_in_document:
                     yield line
                 is_in_document = bool(line)
@@ -139,10 +141,10 @@ def lines_of(unit: Unit) -> Iterator[str]:
             yield ""
 
 
-def documents(corpus: Sequence[StrPath], *, stage: str) -> Iterator[list[str]]:
+def read_documents(corpus: Sequence[StrPath], *, stage: str) -> Iterator[list[str]]:
     """Yields the list of lines of each document of a whole corpus, with a progress bar."""
     document: list[str] = []
-    for unit in tqdm(units(corpus, unit_bytes=UNIT_BYTES), desc=stage, unit=" MB"):
+    for unit in tqdm(divide_into_units(corpus, unit_bytes=UNIT_BYTES), desc=stage, unit=" MB"):
         for line in lines_of(unit):
             if line:
                 document.append(line)

@@ -21,13 +21,13 @@ from tqdm import tqdm
 from bert_keras.data.record_file import write_record_file
 from bert_keras.errors import InputError
 from bert_keras.files import utf8_error
-from bert_keras.text.packing import packed_texts
+from bert_keras.text.packing import pack_texts
 from bert_keras.text.tokenizer import WordPieceTokenizer
 from bert_keras.text.vocab import Vocabulary
-from tfrecords_tools.instances import TRAIN, expect_records, shard_file
-from tfrecords_tools.readers import TFDS, file_format, grouped, open_text
+from tfrecords_tools.instances import TRAIN, check_shards, shard_file
+from tfrecords_tools.readers import TFDS, file_format, group_items, open_text
 from tfrecords_tools.settings import NUM_SPECIALS, GoogleSettings, split_summary
-from tfrecords_tools.store import TokenStore, TokenWriter, expect_text, token_dtype
+from tfrecords_tools.store import TokenStore, TokenWriter, check_has_text, token_dtype
 
 BATCH_CHARACTERS = 1 << 17  # characters that are tokenized at once
 BATCH_RECORDS = 1024  # encoded at once; their arrays fit a processor's cache
@@ -37,30 +37,30 @@ def tokenize(files: Sequence[str], output: Path, *, tokenizer: WordPieceTokenize
     """Writes the token store of all files, without carriage returns, as TensorFlow's GFile."""
     # Only a blank line ends a document; the end of a file does not.
     lines = chain.from_iterable(map(_lines, files))
-    batches = grouped(lines, size_of=lambda text: len(text) + 1, most=BATCH_CHARACTERS)
+    batches = group_items(lines, size_of=lambda text: len(text) + 1, most=BATCH_CHARACTERS)
     with TokenWriter(output, dtype=token_dtype(len(tokenizer.vocabulary))) as writer:
         for texts in tqdm(batches, desc="tokenize", unit=" batch"):
             # A blank line counts as an empty sentence that starts a document.
             writer.add(*tokenizer.flat_ids(texts), np.array([not text for text in texts]))
-    expect_text(writer.num_documents)
+    check_has_text(writer.num_documents)
 
 
 def _lines(path: str) -> Iterator[str]:
-    kind = "tfds" if path.startswith(TFDS) else file_format(path)
-    if kind != "text":
-        raise InputError(f"{path} is {kind}; GoogleSettings (--compat google) need plain text")
+    name = "tfds" if path.startswith(TFDS) else file_format(path)
+    if name != "text":
+        raise InputError(f"{path} is {name}; GoogleSettings (--compat google) need plain text")
     with open_text(path) as file:
-        for number, line in enumerate(file, start=1):
+        for line_number, line in enumerate(file, start=1):
             line = line.replace(b"\r", b"")
             if not line:
                 return  # carriage returns at the end of a file are not a line
             try:
                 yield line.decode("utf-8").strip()
             except UnicodeDecodeError as error:
-                raise utf8_error(path, number, error) from error
+                raise utf8_error(path, line_number, error) from error
 
 
-# The spans of A and B in the store, in tokens, cut to length, and whether B is random.
+# For A and B the first token in the store and the number of tokens, and whether B is random.
 Pair = tuple[int, int, int, int, bool]
 PAIR = [("start_a", "<i8"), ("length_a", "<i4"), ("start_b", "<i8"), ("length_b", "<i4")]
 PAIR += [("is_random", "?")]
@@ -74,12 +74,12 @@ class FastRandom:
         self.random, self._bits = generator.random, generator.getrandbits
 
     def below(self, limit: int) -> int:
-        """Returns a number from 0 to `limit` - 1."""
-        size = limit.bit_length()  # as `Random.randrange` draws
-        number = self._bits(size)
-        while number >= limit:
-            number = self._bits(size)
-        return number
+        """Returns a random integer from 0 to `limit` - 1."""
+        size = limit.bit_length()  # `Random.randrange` draws as many bits
+        drawn = self._bits(size)
+        while drawn >= limit:
+            drawn = self._bits(size)
+        return drawn
 
     def shuffle(self, items: MutableSequence) -> None:
         """Shuffles `items` as `Random.shuffle` does."""
@@ -92,7 +92,7 @@ class FastRandom:
                 items[index], items[other] = items[other], items[index]
 
     def shuffled(self, count: int) -> array:
-        """Returns the shuffled indices below `count`, of 4 bytes each."""
+        """Returns the indices below `count` in random order, uint32."""
         indices = array("I", range(count))
         self.shuffle(indices)
         return indices
@@ -113,22 +113,22 @@ def _sizes(count: int) -> list[tuple[int, range]]:
 def write_records(
     folder: Path, *, vocabulary: Vocabulary, settings: GoogleSettings
 ) -> dict[str, Any]:
-    """Writes records alternately to shards beside a token store; returns manifest entries."""
+    """Writes records in turn to each shard, beside a token store; returns manifest entries."""
     store = TokenStore(folder)
     drawing = _Drawing(store, vocabulary, settings, FastRandom(settings.seed))
     lists = [(name, "<i4", settings.max_predictions) for name in ("chosen", "new_ids")]
     row = np.dtype([*PAIR, ("num_chosen", "<i4"), *lists])
     rows = np.fromiter(drawing.instances(), row)
     order = drawing.generator.shuffled(len(rows))
-    expect_records([len(rows) >= settings.shards], split=TRAIN, num_shards=settings.shards)
+    check_shards([len(rows) >= settings.shards], split=TRAIN, num_shards=settings.shards)
     shards = []
-    for number in tqdm(range(settings.shards), desc="write", unit=" file"):
-        of_shard = order[number :: settings.shards]
+    for shard in tqdm(range(settings.shards), desc="write", unit=" file"):
+        shard_order = order[shard :: settings.shards]
         batches = (
-            drawing.features(rows[of_shard[start : start + BATCH_RECORDS]])
-            for start in range(0, len(of_shard), BATCH_RECORDS)
+            drawing.features(rows[shard_order[start : start + BATCH_RECORDS]])
+            for start in range(0, len(shard_order), BATCH_RECORDS)
         )
-        output = folder.parent / shard_file(TRAIN, number, settings.shards)
+        output = folder.parent / shard_file(TRAIN, shard, settings.shards)
         shards.append(write_record_file(output, batches))
     summed = ("records", "tokens", "labels_one", "sequences")
     sizes = {"documents": store.num_documents, "sentences": store.num_sentences}
@@ -153,13 +153,13 @@ class _Drawing:
             is_word_start = np.array([not token.startswith("##") for token in vocabulary.tokens])
         order, size = generator.shuffled(self.store.num_documents), len(vocabulary)
         for _ in range(settings.duplicates):
-            for number, pair in enumerate(self._pairs(order)):
-                if number % BATCH_RECORDS == 0:
+            for index, pair in enumerate(self._pairs(order)):
+                if index % BATCH_RECORDS == 0:
                     self.store.release()  # each pair leaves some 64 kB of the store in memory
                 num_tokens = pair[1] + pair[3] + NUM_SPECIALS
                 num_predictions = max(1, round(num_tokens * settings.mask_rate))
                 num_predictions = min(settings.max_predictions, num_predictions)
-                chosen = self._chosen_tokens(pair, num_predictions, is_word_start)
+                chosen = self._choose_tokens(pair, num_predictions, is_word_start)
                 new_ids = []  # -1 keeps the token
                 for _ in chosen:
                     new_id = vocabulary.mask_id
@@ -203,7 +203,7 @@ class _Drawing:
                 yield start_a, length_a, start_b, length_b, is_random
 
     def _random_next(self, order: Sequence[int], index: int, max_tokens: int) -> tuple[int, int]:
-        """Returns the span of sentences, of another document if drawn, that fill `max_tokens`."""
+        """Returns a random span that fills `max_tokens`, of another document if possible."""
         for _ in range(10):
             other = self.generator.below(len(order))
             if other != index:
@@ -215,7 +215,7 @@ class _Drawing:
         after = min(bisect_left(starts, starts[0] + max_tokens, 1), len(starts) - 1)
         return starts[0], starts[after]
 
-    def _chosen_tokens(
+    def _choose_tokens(
         self, pair: Pair, num_predictions: int, is_word_start: np.ndarray | None
     ) -> list[int]:
         """Chooses the tokens to predict; returns indices into A and B laid end to end."""
@@ -252,7 +252,7 @@ class _Drawing:
         tokens = self.store.tokens_of_spans(starts.ravel(), lengths.ravel())
         self.store.release()
         offsets = (np.cumsum(lengths) - lengths.ravel()).reshape(lengths.shape)
-        features = packed_texts(tokens, offsets, lengths, length=length, vocabulary=self.vocabulary)
+        features = pack_texts(tokens, offsets, lengths, length=length, vocabulary=self.vocabulary)
         # A token of A follows [CLS]; a token of B follows [CLS] and [SEP]. Empty slots sort last.
         chosen = rows["chosen"]
         is_filled = np.arange(chosen.shape[1]) < rows["num_chosen"][:, None]

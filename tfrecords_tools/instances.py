@@ -33,13 +33,13 @@ MIN_RECORDS_PER_SHARD = 250  # if the settings do not fix the number of shards
 _RELEASE_INTERVAL = 1000  # instances
 _MOST_REPEATED = 4  # pairs, to balance the labels of a pass; few sentences may need more
 _SHORTEST_PART = 8  # tokens of a part of a sentence that is cut
-# Number and bounds, indices of tokens: the start of each sentence, and the end of the last one.
+# The index in the split, and token indices: the start of each sentence and the end of the last one.
 Document = tuple[int, list[int]]
 TextSpan = tuple[int, int]
 
 
 class Instance(NamedTuple):
-    """Spans as (start, end) in the store, and a label, which some objectives leave at 0."""
+    """Spans as (start, end) of tokens in the store; the label is 0 if the objective has none."""
 
     spans: tuple[TextSpan, ...]
     label: int = 0
@@ -52,21 +52,21 @@ class PairChoices(NamedTuple):
     max_length: int
     short_rate: float  # fraction of the pairs that are kept short
     other_text: Callable[[int, int], TextSpan]  # (document, num_tokens) -> sentences of another
-    fills_records: bool  # a sentence that does not fit is cut and continues in the next instance
+    fills_records: bool  # if True, a sentence that does not fit continues in the next instance
     num_separators: int = 1  # between two texts
 
     def draw_length(self) -> int:
         """Draws the number of tokens of a pair, without special tokens."""
-        most = self.max_length - 2 - self.num_separators
-        return self.random.randint(2, most) if self.random.random() < self.short_rate else most
+        full = self.max_length - 2 - self.num_separators
+        return self.random.randint(2, full) if self.random.random() < self.short_rate else full
 
 
 def next_sentence(documents: Iterable[Document], pair_choices: PairChoices) -> Iterator[Instance]:
     """Yields pairs; B is the next text (label 0) or of another document (BERT, appendix A.2)."""
     random = pair_choices.random
-    balance = 0  # number of random next texts minus number of true ones
+    balance = 0  # random next texts minus true next texts
     latest = {True: deque(maxlen=_MOST_REPEATED), False: deque(maxlen=_MOST_REPEATED)}
-    for number, bounds in documents:
+    for document, bounds in documents:
         first, num_sentences = 0, len(bounds) - 1
         while first < num_sentences:
             length = pair_choices.draw_length()
@@ -80,7 +80,7 @@ def next_sentence(documents: Iterable[Document], pair_choices: PairChoices) -> I
             end_a = first + 1 + int(random.random() * (last - first - 1))
             text_a = bounds[first], bounds[end_a]
             if is_random:
-                text_b = pair_choices.other_text(number, length - (text_a[1] - text_a[0]))
+                text_b = pair_choices.other_text(document, length - (text_a[1] - text_a[0]))
                 last = end_a  # the next pair begins with the unused sentences
             else:
                 text_b = bounds[end_a], bounds[last]
@@ -94,7 +94,7 @@ def next_sentence(documents: Iterable[Document], pair_choices: PairChoices) -> I
 
 def sentence_order(documents: Iterable[Document], pair_choices: PairChoices) -> Iterator[Instance]:
     """Yields pairs of adjacent texts, half of them swapped (label 1; ALBERT, section 3.1)."""
-    balance = 0  # number of swapped pairs minus number of the others
+    balance = 0  # swapped pairs minus pairs in order
     for _, bounds in documents:
         first, num_sentences = 0, len(bounds) - 1
         while first < num_sentences - 1:
@@ -108,7 +108,7 @@ def sentence_order(documents: Iterable[Document], pair_choices: PairChoices) -> 
             yield Instance(texts[::-1] if is_swapped else texts, int(is_swapped))
             first = last
     if balance:
-        yield Instance(texts if is_swapped else texts[::-1], int(not is_swapped))  # for balance
+        yield Instance(texts if is_swapped else texts[::-1], int(not is_swapped))  # equal labels
 
 
 def full_sentences(documents: Iterable[Document], pair_choices: PairChoices) -> Iterator[Instance]:
@@ -155,31 +155,31 @@ def _end_of_text(bounds: list[int], first: int, length: int) -> int:
 
 @dataclass(frozen=True)
 class Split:
-    """The documents of a split, numbered from 0 to `num_documents - 1`."""
+    """The documents of a split, with indices from 0 to `num_documents - 1`."""
 
     name: str
     num_documents: int
     held_out: array  # the indices in the store, ascending, of all held-out documents
 
-    def number(self, document: int) -> int | None:
-        """Returns the number within the split of a document of the store, or None if not in it."""
+    def index_of(self, document: int) -> int | None:
+        """Converts the index of a document in the store to its index in the split, or to None."""
         num_before = bisect_left(self.held_out, document)
         is_held_out = num_before < len(self.held_out) and self.held_out[num_before] == document
         if is_held_out != (self.name == HELD_OUT):
             return None
         return num_before if is_held_out else document - num_before
 
-    def document(self, number: int) -> int:
-        """Returns the index in the store of document `number` of the split."""
+    def document(self, index: int) -> int:
+        """Converts the index of a document in the split to its index in the store."""
         if self.name == HELD_OUT:
-            return self.held_out[number]
+            return self.held_out[index]
         # held_out[k] - k training documents precede the k-th held-out document
         ranks = range(len(self.held_out))
-        return number + bisect_right(ranks, number, key=lambda rank: self.held_out[rank] - rank)
+        return index + bisect_right(ranks, index, key=lambda rank: self.held_out[rank] - rank)
 
 
-def splits_of(num_documents: int, *, settings: BuildSettings) -> list[Split]:
-    """Returns the split `train` and, if the rate is positive, `held-out`; the seed chooses it."""
+def plan_splits(num_documents: int, *, settings: BuildSettings) -> list[Split]:
+    """Returns the split `train` and, if its rate is positive, `held-out`, drawn with the seed."""
     rate = settings.held_out_rate
     count = max(2, round(rate * num_documents)) if rate else 0
     if (rate or settings.objective == "nsp") and num_documents - count < 2:
@@ -228,7 +228,7 @@ class Layout:
         return split_summary(shards, summed=summed, documents=self.split.num_documents, **sizes)
 
 
-def expect_records(has_records: Iterable[bool], *, split: str, num_shards: int) -> None:
+def check_shards(has_records: Iterable[bool], *, split: str, num_shards: int) -> None:
     """Raises InputError unless all shards of a split have records."""
     if not all(has_records):
         raise InputError(
@@ -242,15 +242,15 @@ def shard_file(split: str, shard: int, num_shards: int) -> str:
     return f"{split}-{shard:05d}-of-{num_shards:05d}.tfrecord"
 
 
-def layouts_of(
+def plan_layouts(
     sizes: np.ndarray, *, settings: BuildSettings, num_separators: int
 ) -> tuple[Layout, ...]:
     """Plans the splits of documents; `TokenStore.document_sizes` returns the `sizes`."""
-    splits = splits_of(sizes.shape[1], settings=settings)
+    splits = plan_splits(sizes.shape[1], settings=settings)
     held_out = sizes[:, np.array(splits[0].held_out, np.int64)].sum(axis=1)
     layouts = []
     for split, size in zip(splits, [sizes.sum(axis=1) - held_out, held_out], strict=False):
-        passes = cast(int, settings.duplicates) if split.name == TRAIN else 1  # not None
+        passes = cast(int, settings.duplicates) if split.name == TRAIN else 1
         num_sentences, num_tokens = size.tolist()
         # An instance has at most as many tokens as a record, so these are the fewest instances.
         expected = passes * num_tokens // settings.max_length + 1
@@ -284,14 +284,14 @@ class FindInstances:
         store = TokenStore(self.store)
         generator = np.random.default_rng(self.layout.seeds_of_range(self.documents))
         random = Random(int(generator.integers(2**62)))
-        instances = instances_of(
+        instances = draw_instances(
             self.layout, self.documents, store, random=random, text_at=store.text_at
         )
         flat: list[int] = []
-        for number, (spans, label) in enumerate(instances):
+        for index, (spans, label) in enumerate(instances):
             for span in spans:
-                flat += (number, label, *span)
-            if number % _RELEASE_INTERVAL == 0:
+                flat += (index, label, *span)
+            if index % _RELEASE_INTERVAL == 0:
                 store.release()  # each text of another document leaves 64 kB in memory
         table = np.array(flat, INDEX_DTYPE).reshape(-1, 4)
         num_buckets, num_instances = self.layout.num_buckets, table[-1, 0] + 1 if len(table) else 0
@@ -301,7 +301,7 @@ class FindInstances:
         return {"sizes": write_buckets(self.output, np.split(table[order], ends))}
 
 
-def instances_of(
+def draw_instances(
     layout: Layout,
     documents: Range,
     store: TokenSource,
@@ -313,24 +313,24 @@ def instances_of(
 
     Args:
         layout: The split to draw for.
-        documents: The range, numbered over the corpus.
+        documents: The range, with indices of the whole corpus.
         store: The boundaries of its documents.
         random: The source of all random choices.
         text_at: Returns a text of another document, as `TokenSource.text_at`.
     """
     split, settings = layout.split, layout.settings
     split_documents = [
-        (number, bounds)
+        (index, bounds)
         for document, bounds in documents_of(store, documents)
-        if (number := split.number(document)) is not None
+        if (index := split.index_of(document)) is not None
     ]
 
-    def other_text(number: int, num_tokens: int) -> Any:
+    def other_text(index: int, num_tokens: int) -> Any:
         other = int(random.random() * (split.num_documents - 1))
-        return text_at(split.document(other + (other >= number)), random.random(), num_tokens)
+        return text_at(split.document(other + (other >= index)), random.random(), num_tokens)
 
-    numbers = settings.max_length, settings.short_sequence_rate
+    lengths = settings.max_length, settings.short_sequence_rate
     is_packed = settings.schema.is_packed
-    pair_choices = PairChoices(random, *numbers, other_text, is_packed, layout.num_separators)
+    pair_choices = PairChoices(random, *lengths, other_text, is_packed, layout.num_separators)
     for _ in range(layout.num_passes):
         yield from INSTANCES[settings.objective](split_documents, pair_choices)

@@ -22,11 +22,11 @@ from bert_keras.files import is_remote, open_file
 
 BLOCK = 1 << 18  # bytes read at once
 TFDS = "tfds:"  # prefix of the name of a dataset
-_PARTS_OF_SHARD = 8  # at most, because a part reads and skips the preceding examples of its shard
-_EXAMPLES = 64  # that are decoded at once
+_MAX_PARTS_PER_SHARD = 8  # a part reads and skips the preceding examples of its shard
+_EXAMPLES = 64  # decoded at once
 _TABLE_BUFFER = 1 << 20  # bytes; limits the memory for a column of a parquet file
-_ROWS = 16  # that are decoded at once
-_NOUNS = {"parquet": "row", "tfds": "example"}  # by the kind of a file; others have lines
+_ROWS = 16  # decoded at once
+_NOUNS = {"parquet": "row", "tfds": "example"}  # format -> noun; other formats have lines
 Item = TypeVar("Item")
 # A document begins at the end of each match. Some documents begin elsewhere: a line of more than 64
 # blanks also separates documents, but is not matched.
@@ -37,7 +37,7 @@ DOCUMENT_STARTS = {
 }
 BYTE_ORDER_MARK = b"\xef\xbb\xbf"
 _MAX_MATCH = 80  # bytes; at least the length of a match with its lookahead
-_HEAD = 1 << 16  # bytes that are read to recognize a format
+_HEAD = 1 << 16  # bytes; enough to recognize a format
 _JSON_NAME = re.compile(r"\.(json|jsonl|ndjson|jsonlines)(\.|$)", re.I)
 _JSON_OBJECT = re.compile(rb'\{\s*"[^"]*"\s*:')
 _TITLE = re.compile(r'title="(.*)"')
@@ -63,14 +63,14 @@ def open_text(path: str) -> Iterator[BinaryIO]:
 
 @dataclass(frozen=True)
 class FilePart:
-    """Bytes of a text file, all of a compressed one, row groups of parquet, or TFDS examples."""
+    """A part of a file: a byte range, a whole compressed file, row groups or TFDS examples."""
 
     path: str
-    kind: str  # of its format: a key of `READERS`
+    format: str  # a key of `READERS`
     start: int  # byte, row group or example
     end: int
-    num_bytes: int  # of the file, for progress bars
-    text_field: str = "text"  # of JSON lines, parquet files and TFDS examples
+    num_bytes: int  # size of the part in the file, for progress bars
+    text_field: str = "text"  # the field of JSON lines, parquet or TFDS that has the text
 
 
 Unit = tuple[FilePart, ...]  # the parts that one job reads
@@ -81,10 +81,10 @@ def num_bytes_of(unit: Unit) -> int:
     return sum(part.num_bytes for part in unit)
 
 
-def grouped(
+def group_items(
     items: Iterable[Item], *, size_of: Callable[[Item], int], most: int
 ) -> Iterator[list[Item]]:
-    """Yields lists of neighbouring items, of at most `most` together; a larger item is alone."""
+    """Yields lists of adjacent items of a total size up to `most`; a larger item is alone."""
     group, size = [], 0
     for item in items:
         if group and size + size_of(item) > most:
@@ -96,8 +96,8 @@ def grouped(
         yield group
 
 
-def decoded(raw: bytes, part: FilePart, place: int) -> str:
-    """Decodes a line, row or example; `place` is a line's first byte, otherwise its number."""
+def decode_text(raw: bytes, part: FilePart, place: int) -> str:
+    """Decodes a line, row or example; `place` is a line's first byte, or counts rows from 1."""
     try:
         return raw.decode()
     except UnicodeDecodeError as error:
@@ -109,7 +109,7 @@ def decoded(raw: bytes, part: FilePart, place: int) -> str:
 
 def lines_of_record(raw: bytes, part: FilePart, place: int) -> Iterator[str]:
     """Yields the lines of a record, then ""; blank lines in it do not end a document."""
-    yield from filter(None, map(_stripped, decoded(raw, part, place).split("\n")))
+    yield from filter(None, map(_stripped, decode_text(raw, part, place).split("\n")))
     yield ""
 
 
@@ -119,14 +119,14 @@ def _stripped(line: str) -> str:
 
 
 def _location(part: FilePart, place: int) -> str:
-    if noun := _NOUNS.get(part.kind):
+    if noun := _NOUNS.get(part.format):
         return f"{part.path}, {noun} {place:,}"
-    number, remaining = 1, place
+    line_number, remaining = 1, place
     with open_text(part.path) as file:
         while data := file.read(min(remaining, BLOCK)):
-            number += data.count(b"\n")
+            line_number += data.count(b"\n")
             remaining -= len(data)
-    return f"{part.path}, line {number:,}"
+    return f"{part.path}, line {line_number:,}"
 
 
 def file_format(path: str) -> str:
@@ -145,7 +145,7 @@ def file_format(path: str) -> str:
 def read_plain_text(part: FilePart) -> Iterator[str]:
     """Reads plain text: a line is a paragraph or a sentence, a blank line ends a document."""
     for position, line in _lines(part):
-        yield _stripped(decoded(line, part, position))
+        yield _stripped(decode_text(line, part, position))
 
 
 def read_articles(part: FilePart) -> Iterator[str]:
@@ -170,7 +170,7 @@ def read_json_lines(part: FilePart) -> Iterator[str]:
     for position, line in _lines(part):
         if not line.strip():
             continue
-        source = decoded(line, part, position)
+        source = decode_text(line, part, position)
         try:
             text = json.loads(source)[part.text_field] or ""
             # JSON can contain half of a surrogate pair, which is refused like other bad UTF-8.
@@ -184,11 +184,11 @@ def read_json_lines(part: FilePart) -> Iterator[str]:
 
 
 def _lines(part: FilePart) -> Iterator[tuple[int, bytes]]:
-    """Yields the lines of the documents that begin in a part, each with the number of its byte."""
+    """Yields the lines of the documents that begin in a part, each with its first byte's index."""
     with open_text(part.path) as file:
         position, end = 0, math.inf
         if not compression_of(part.path):
-            size, pattern = file.seek(0, os.SEEK_END), DOCUMENT_STARTS[part.kind]
+            size, pattern = file.seek(0, os.SEEK_END), DOCUMENT_STARTS[part.format]
             position = _first_start(file, part.start, part.end, pattern) if part.start else 0
             end = part.end if position == part.end else _first_start(file, part.end, size, pattern)
             file.seek(position)
@@ -199,7 +199,7 @@ def _lines(part: FilePart) -> Iterator[tuple[int, bytes]]:
 
 def _first_start(file: BinaryIO, start: int, end: int, pattern: re.Pattern) -> int:
     """Returns the first match of `pattern` in [start, end), or `end` if there is none."""
-    offset = max(0, start - _MAX_MATCH)  # of `data` in the file
+    offset = max(0, start - _MAX_MATCH)  # the position of `data` in the file
     file.seek(offset)
     data = b""
     while offset < end and (read := file.read(BLOCK)):
@@ -217,11 +217,11 @@ def row_group_parts(path: str, *, unit_bytes: int, text_field: str) -> Iterator[
     with _open_table(path) as table:
         metadata = table.metadata
         check_name(text_field, table.schema_arrow.names, what=f"field (--text-field) of {path}")
-        columns = [table.schema.column(number).path for number in range(len(table.schema))]
+        columns = [table.schema.column(index).path for index in range(len(table.schema))]
         column = next(n for n, path in enumerate(columns) if path.split(".")[0] == text_field)
         groups = range(metadata.num_row_groups)
         sizes = [metadata.row_group(n).column(column).total_compressed_size for n in groups]
-    for group in grouped(groups, size_of=sizes.__getitem__, most=unit_bytes):
+    for group in group_items(groups, size_of=sizes.__getitem__, most=unit_bytes):
         start, end = group[0], group[-1] + 1
         yield FilePart(path, "parquet", start, end, sum(sizes[start:end]), text_field)
 
@@ -232,12 +232,12 @@ def read_rows(part: FilePart) -> Iterator[str]:
 
     with _open_table(part.path) as table:
         metadata = table.metadata
-        number = 1 + sum(metadata.row_group(n).num_rows for n in range(part.start))
+        row_number = 1 + sum(metadata.row_group(n).num_rows for n in range(part.start))
         rows = {"row_groups": range(part.start, part.end), "columns": [part.text_field]}
         for batch in table.iter_batches(batch_size=_ROWS, use_threads=False, **rows):
             for text in batch.column(0).cast(pa.large_binary()).to_pylist():
-                yield from lines_of_record(text or b"", part, number)
-                number += 1
+                yield from lines_of_record(text or b"", part, row_number)
+                row_number += 1
 
 
 @contextlib.contextmanager
@@ -263,7 +263,7 @@ def example_parts(path: str, *, unit_bytes: int, text_field: str) -> Iterator[Fi
         shard_end = 0
         for shard in info.shard_lengths:
             shard_start, shard_end = shard_end, shard_end + shard
-            step = max(1, int(unit_bytes / max(1, mean)), -(-shard // _PARTS_OF_SHARD))
+            step = max(1, int(unit_bytes / max(1, mean)), -(-shard // _MAX_PARTS_PER_SHARD))
             for start in range(shard_start, shard_end, step):
                 first = max(start, part.from_ or 0)
                 end = min(start + step, shard_end, last)
@@ -282,15 +282,15 @@ def read_examples(part: FilePart) -> Iterator[str]:
         decoders=tfds.decode.PartialDecoding({part.text_field: True}),
         read_config=tfds.ReadConfig(interleave_cycle_length=1, try_autocache=False),
     )
-    number = part.start + 1
+    example_number = part.start + 1
     for batch in texts.map(lambda example: example[part.text_field]).batch(_EXAMPLES):
         for text in batch.numpy():
-            yield from lines_of_record(text, part, number)
-            number += 1
+            yield from lines_of_record(text, part, example_number)
+            example_number += 1
 
 
 def split_files(path: str) -> tuple[str, list[str]]:
-    """Returns TFDS' description of a data set, which stands for its examples, and the files."""
+    """Returns TFDS' description file of a data set, and the files of its examples."""
     builder, split = _builder_and_split(path)
     description = os.path.join(builder.data_dir, "dataset_info.json")
     return description, list(map(str, builder.info.splits[split].filepaths))

@@ -27,8 +27,8 @@ from bert_keras.text.vocab import Vocabulary
 
 MANIFEST = "manifest.json"
 FORMAT = 2
-SHARD_FIELDS = ("file", "records", "bytes", "sha256")  # of a record file
-_LIBRARIES = ("bert-keras", "numpy", "tokenizers", "sentencex")  # that affect the bytes of records
+SHARD_FIELDS = ("file", "records", "bytes", "sha256")  # of each record file in the manifest
+_LIBRARIES = ("bert-keras", "numpy", "tokenizers", "sentencex")  # they affect the records' bytes
 NEXT_SENTENCE = ("true next", "random next")
 # Objective -> the meanings of the labels 0 and 1; () for records without labels
 LABEL_NAMES: dict[str, tuple[str, ...]] = {
@@ -38,7 +38,7 @@ LABEL_NAMES: dict[str, tuple[str, ...]] = {
     "doc-sentences": (),
 }
 NUM_SPECIALS = 3  # [CLS] A [SEP] B [SEP]
-_MOST_SHARDS = 99_999  # the name of a file has five digits
+_MAX_SHARDS = 99_999  # file names have five digits
 
 
 @dataclass(frozen=True)
@@ -73,7 +73,7 @@ class BuildSettings:
         check_least(self, 1, "duplicates", most=10_000)
         check_least(self, 1, "sequences_per_record", most=LONGEST_RECORD)
         if self.shards is not None:
-            check_least(self, 1, "shards", most=_MOST_SHARDS)
+            check_least(self, 1, "shards", most=_MAX_SHARDS)
         _ = self.schema, self.policy  # both check their values
         check_range(self, "a rate in [0, 1)", "short_sequence_rate", "held_out_rate")
         if not self.max_predictions:
@@ -134,7 +134,7 @@ class GoogleSettings:
 
     def __post_init__(self):
         _ = self.schema  # it checks its values
-        check_least(self, 1, "max_predictions", "duplicates", "shards", most=_MOST_SHARDS)
+        check_least(self, 1, "max_predictions", "duplicates", "shards", most=_MAX_SHARDS)
         check_range(self, "a rate from 0 to 1", "short_sequence_rate", "mask_rate")
         check_choice(self, "mask_unit", UNITS)
 
@@ -154,7 +154,7 @@ Settings = BuildSettings | GoogleSettings
 
 
 def read_manifest(folder: StrPath) -> dict[str, Any] | None:
-    """Reads the manifest of a folder; returns None without one."""
+    """Reads the manifest of a folder; returns None if there is no manifest."""
     path = Path(folder) / MANIFEST
     if not path.is_file():
         return None
@@ -170,7 +170,7 @@ def shards_of(manifest: Mapping[str, Any]) -> dict[str, dict[str, Any]]:
 
 
 def label_names(file: StrPath) -> Sequence[str]:
-    """Returns the meanings of labels 0 and 1, `NEXT_SENTENCE` without a manifest."""
+    """Returns the meanings of labels 0 and 1; without a manifest those of `NEXT_SENTENCE`."""
     manifest = read_manifest(Path(file).parent) or {"settings": {}}
     return LABEL_NAMES[manifest["settings"].get("objective", "nsp")] or NEXT_SENTENCE
 
@@ -202,7 +202,7 @@ def manifest_head(settings: Settings, vocabulary: Vocabulary, inputs: Sequence[d
     }
 
 
-def expect_same(plan: Path, head: Mapping[str, Any], *, folder: Path) -> None:
+def check_same_build(plan: Path, head: Mapping[str, Any], *, folder: Path) -> None:
     """Raises InputError for the first value of `head` that differs in the `plan` of a build."""
     before, now = (
         {

@@ -68,7 +68,7 @@ class WriteShard:
             table = read_bucket(self.instances, num_buckets=layout.num_buckets, bucket=bucket)
             if not len(table.instances):
                 continue
-            sequences = sequences_of(
+            sequences = arrange_sequences(
                 table, schema=schema, num_separators=layout.num_separators, generator=generator
             )
             for row in range(0, sequences.num_rows, _BATCH_RECORDS):
@@ -93,7 +93,7 @@ def _sequence_sizes(lengths: np.ndarray, bounds: np.ndarray, *, num_separators: 
     return 2 - num_separators + np.add.reduceat(lengths + num_separators, bounds[:-1])
 
 
-def sequences_of(
+def arrange_sequences(
     table: SpanTable,
     *,
     schema: PretrainingSchema,
@@ -110,7 +110,7 @@ def sequences_of(
     """
     first_spans = np.flatnonzero(np.diff(table.instances, prepend=-1))
     order = generator.permutation(len(first_spans))
-    spans, bounds = _reordered(np.append(first_spans, len(table.instances)), order)
+    spans, bounds = _reorder_spans(np.append(first_spans, len(table.instances)), order)
     # The longer text of a pair that is too long loses tokens at both ends, at random.
     starts, lengths = table.starts[spans], table.ends[spans] - table.starts[spans]
     sizes = _sequence_sizes(lengths, bounds, num_separators=num_separators)
@@ -123,13 +123,13 @@ def sequences_of(
     if schema.max_sequences == 1:
         rows = np.arange(len(order))
         return Sequences(starts, lengths, bounds, labels, rows, np.zeros_like(rows))
-    order, rows, columns = _filled_rows(
+    order, rows, columns = _fill_rows(
         _sequence_sizes(lengths, bounds, num_separators=num_separators),
         length=schema.max_length,
         most=schema.max_sequences,
         generator=generator,
     )
-    spans, bounds = _reordered(bounds, order)
+    spans, bounds = _reorder_spans(bounds, order)
     return Sequences(starts[spans], lengths[spans], bounds, labels[order], rows, columns)
 
 
@@ -148,64 +148,64 @@ def record_features(
         tokens: The ids of all spans, int [M], as `tfrecords_tools.tokens` writes them.
         schema: The features of a record and their sizes.
         vocabulary: The vocabulary of the ids.
-        masker: Masks the ids; None keeps them plain.
+        masker: Masks the ids, or None to leave them unmasked.
         generator: The source of the masks.
     """
     size, num_separators = len(vocabulary), vocabulary.specials.num_separators
     lengths, first_spans = sequences.lengths, sequences.bounds[:-1]
-    number_in_row = np.arange(len(first_spans)) - np.searchsorted(sequences.rows, sequences.rows)
+    index_in_row = np.arange(len(first_spans)) - np.searchsorted(sequences.rows, sequences.rows)
     counts = np.diff(sequences.bounds)
-    number = np.arange(len(lengths)) - np.repeat(first_spans, counts)
-    before = np.cumsum(lengths + num_separators) - lengths - num_separators
-    before -= np.repeat(before[first_spans], counts)
+    index_in_sequence = np.arange(len(lengths)) - np.repeat(first_spans, counts)
+    offsets = np.cumsum(lengths + num_separators) - lengths - num_separators
+    offsets -= np.repeat(offsets[first_spans], counts)  # from the first span of the sequence
     spans = packing.TextSpans(
         rows=np.repeat(sequences.rows, counts),
-        columns=np.repeat(sequences.columns, counts) + 1 + before,
+        columns=np.repeat(sequences.columns, counts) + 1 + offsets,
         starts=np.cumsum(lengths) - lengths,
         lengths=lengths,
-        segments=number if schema.has_labels else np.zeros_like(number),
-        sequences=np.repeat(number_in_row + 1, counts),
+        segments=index_in_sequence if schema.has_labels else np.zeros_like(index_in_sequence),
+        sequences=np.repeat(index_in_row + 1, counts),
     )
     shape = {"num_rows": sequences.num_rows, "length": schema.max_length}
-    values = packing.packed(tokens, spans, vocabulary=vocabulary, **shape)
-    continues = None
+    values = packing.pack_spans(tokens, spans, vocabulary=vocabulary, **shape)
+    is_continuation = None
     if masker and masker.policy.unit == "word":
-        continues = values["input_ids"] >= size
-        values["input_ids"] -= continues * np.int32(size)
+        is_continuation = values["input_ids"] >= size
+        values["input_ids"] -= is_continuation * np.int32(size)
     if schema.is_packed:
         values |= packing.packing_features(spans, **shape, num_separators=num_separators)
     if masker:
-        values |= masker.mask(values["input_ids"], generator=generator, continues=continues)
+        values |= masker.mask(values["input_ids"], generator=generator, continues=is_continuation)
     if schema.has_labels and not schema.is_packed:
         values["next_sentence_labels"] = sequences.labels[:, None]
     elif schema.has_labels:
-        for name, of_sequences, dtype in (
+        for name, value, dtype in (
             ("next_sentence_labels", sequences.labels, np.int64),
             ("next_sentence_positions", sequences.columns, np.int64),
             ("next_sentence_weights", 1, np.float32),
         ):
             values[name] = np.zeros((sequences.num_rows, schema.max_sequences), dtype)
-            values[name][sequences.rows, number_in_row] = of_sequences
+            values[name][sequences.rows, index_in_row] = value
     return values
 
 
-def _reordered(bounds: np.ndarray, order: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+def _reorder_spans(bounds: np.ndarray, order: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
     """Returns the indices of the spans in the new order of the sequences, and the new bounds."""
     counts = np.diff(bounds)[order]
     starts = np.cumsum(counts) - counts
     return packing.span_indices(bounds[:-1][order], counts), np.append(starts, counts.sum())
 
 
-def _filled_rows(
+def _fill_rows(
     sizes: np.ndarray, *, length: int, most: int, generator: np.random.Generator
 ) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-    """Returns a random order of sequences and, in that order, the row and the column of each."""
+    """Returns a random order of sequences packed into rows, and the row and column of each."""
     # A row takes the largest remaining sequence, then repeatedly the largest that still fits.
     of_size: list[list[int]] = [[] for _ in range(length + 1)]
-    for number, size in enumerate(sizes.tolist()):
-        of_size[size].append(number)
+    for index, size in enumerate(sizes.tolist()):
+        of_size[size].append(index)
     # Bit n is set while there are sequences of size n.
-    remaining_sizes = sum(1 << size for size, numbers in enumerate(of_size) if numbers)
+    remaining_sizes = sum(1 << size for size, indices in enumerate(of_size) if indices)
     rows: list[list[int]] = []
     while remaining_sizes:
         row, space = [], length
@@ -216,10 +216,10 @@ def _filled_rows(
             if not of_size[size]:
                 remaining_sizes ^= 1 << size
         rows.append(row)
-    rows = [rows[number] for number in generator.permutation(len(rows)).tolist()]
+    rows = [rows[index] for index in generator.permutation(len(rows)).tolist()]
     counts = np.array([len(row) for row in rows])
     row_of = np.repeat(np.arange(len(rows)), counts)
-    order = np.array([number for row in rows for number in row])
+    order = np.array([index for row in rows for index in row])
     order = order[np.lexsort((generator.random(len(order)), row_of))]
     starts = np.cumsum(sizes[order]) - sizes[order]
     return order, row_of, starts - starts[np.searchsorted(row_of, row_of)]

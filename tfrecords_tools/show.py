@@ -27,40 +27,41 @@ def record_texts(
 
     Args:
         records: A folder, or record files.
-        start: The number of the first record to show, counted from 1 over all files.
+        count: The number of records to show.
+        start: The first record to show, counted from 1 over all files.
     """
     files = every_file(records)
     labels = label_names(files[0])
     if common_schema(files).max_predictions:
         yield "{[MASK]=original} masked, {other=original} replaced, {original=original} kept"
-    numbered = (
+    indexed = (
         (file, first + row + 1, {name: values[row] for name, values in features.items()})
         for file, first, features in verified_batches(files, vocabulary=vocabulary, stage="")
         for row in range(len(features["input_ids"]))
     )
-    for file, number, record in islice(numbered, start - 1, start - 1 + count):
+    for file, position, record in islice(indexed, start - 1, start - 1 + count):
         text = record_text(record, vocabulary=vocabulary, labels=labels)
-        yield f"{printable(os.path.basename(file))}, record {number}: {text}"
+        yield f"{printable(os.path.basename(file))}, record {position}: {text}"
 
 
 def record_text(
     record: Features, *, vocabulary: Vocabulary, labels: Sequence[str] = NEXT_SENTENCE
 ) -> str:
     """Formats one record, features [n]: its label, then the words of each sequence."""
-    length, names = int(record["input_mask"].sum()), []  # of the labels that are used
+    length, names = int(record["input_mask"].sum()), []
     if LABEL_FEATURE in record:
         names = [labels[label] for label in record[LABEL_FEATURE][is_labelled(record)]]
     tokens = _token_texts(record, length, vocabulary)
     if "sequence_ids" not in record:
-        return f"{names[0] if names else f'{length} tokens'}\n{_wrapped(tokens, '  ')}"
+        return f"{names[0] if names else f'{length} tokens'}\n{_wrap(tokens, '  ')}"
     sequence_ids = record["sequence_ids"][:length]
     num_sequences = int(sequence_ids.max(initial=0))
     text = [counted(num_sequences, "sequence")]
-    for number in range(1, num_sequences + 1):
-        of_sequence = [tokens[position] for position in np.nonzero(sequence_ids == number)[0]]
-        label = f", {names[number - 1]}" if names else ""
-        text.append(f"  sequence {number}: {len(of_sequence)} tokens{label}")
-        text.append(_wrapped(of_sequence, "    "))
+    for sequence_id in range(1, num_sequences + 1):
+        in_sequence = [tokens[position] for position in np.nonzero(sequence_ids == sequence_id)[0]]
+        label = f", {names[sequence_id - 1]}" if names else ""
+        text.append(f"  sequence {sequence_id}: {len(in_sequence)} tokens{label}")
+        text.append(_wrap(in_sequence, "    "))
     return "\n".join(text)
 
 
@@ -86,19 +87,19 @@ def _token_texts(record: Features, length: int, vocabulary: Vocabulary) -> list[
     return texts
 
 
-def _wrapped(tokens: Sequence[str], indent: str) -> str:
+def _wrap(tokens: Sequence[str], indent: str) -> str:
     wrapper = textwrap.TextWrapper(100, indent, indent, break_long_words=False)
     wrapper.break_on_hyphens = False
     return wrapper.fill("".join(tokens).strip())
 
 
 class Histogram(NamedTuple):
-    """The frequencies of the values 0, 1, 2 ...: {counts[n]} {of} have {n} {title}."""
+    """The frequencies of the values 0, 1, 2, ...: `counts[n]` of the `things` have the value n."""
 
     title: str
-    of: str  # the things that have a value, such as "sequences"
+    things: str  # the items that have a value, such as "sequences"
     counts: np.ndarray  # int64 [N]
-    names: tuple[str, ...] = ()  # of the values, if they are not numbers
+    names: tuple[str, ...] = ()  # names of the values, if they are not numbers
 
 
 def record_histograms(
@@ -113,7 +114,7 @@ def record_histograms(
     totals: dict[tuple[str, str], np.ndarray] = {}
     for _, _, features in verified_batches(files, vocabulary=vocabulary, stage="read"):
         ids = features["input_ids"]
-        # The values of the batch, by the title and the things of their histogram.
+        # (title, things) of a histogram -> the values of the batch
         values = {("tokens in a record", "records"): features["input_mask"].sum(axis=1)}
         if "sequence_ids" in features:
             sequences = features["sequence_ids"]
@@ -125,10 +126,10 @@ def record_histograms(
             is_counted, positions = features[WEIGHTS_FEATURE] > 0, features["masked_lm_positions"]
             inputs = np.take_along_axis(ids, positions, axis=1)
             is_kept = inputs == features["masked_lm_ids"]
-            kinds = np.where(inputs == vocabulary.mask_id, 0, np.where(is_kept, 2, 1))
+            replacements = np.where(inputs == vocabulary.mask_id, 0, np.where(is_kept, 2, 1))
             values["predictions in a record", "records"] = is_counted.sum(axis=1)
             values["position of predictions", "predictions"] = positions[is_counted]
-            values["input at predicted positions", "predictions"] = kinds[is_counted]
+            values["input at predicted positions", "predictions"] = replacements[is_counted]
         if LABEL_FEATURE in features:
             values["labels", "sequences"] = features[LABEL_FEATURE][is_labelled(features)]
         for title, of_title in values.items():
@@ -154,6 +155,6 @@ def plot(histograms: Sequence[Histogram], path: StrPath, *, title: str) -> None:
         width = 0.9 if histogram.names else 1
         axes.bar(names, 100 * counts / max(counts.sum(), 1), width=width, color="#5c6bc0")
         axes.spines[["top", "right"]].set_visible(False)
-        axes.set(xlabel=histogram.title, ylabel=f"% of {histogram.of}")
+        axes.set(xlabel=histogram.title, ylabel=f"% of {histogram.things}")
     with atomic_file(path) as partial:
         figure.savefig(partial, dpi=200, format=Path(path).suffix[1:].lower())

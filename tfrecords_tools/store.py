@@ -5,7 +5,7 @@ the first token of each sentence and the number of tokens; `documents`, int64, t
 each document and the number of sentences.
 
 A file of buckets contains the index at which each bucket begins, and then the spans of all buckets,
-int64 [n,4]: number of the instance in the file, label, start and end in the store. Instances in
+int64 [n,4]: index of the instance in the file, label, start and end in the store. Instances in
 random buckets, shuffled in each bucket, are shuffled as a whole (Rao 1961; Sandelius 1962).
 """
 
@@ -29,7 +29,7 @@ SENTENCES_PER_RANGE = 20_000
 _COPY_SIZE = 1 << 20  # bytes, or indices
 
 
-def expect_text(num_documents: int) -> None:
+def check_has_text(num_documents: int) -> None:
     """Raises InputError if a corpus contains no documents."""
     if not num_documents:
         raise InputError("the corpus contains no text; expected a paragraph or a sentence per line")
@@ -48,8 +48,8 @@ class TokenWriter:
         self._files = {name: (folder / name).open("wb") for name in FILES}
         self._token_dtype = dtype
         self._num_tokens = self._num_sentences = self.num_documents = 0
-        self._document = 0  # of the next sentence; documents without sentences are counted too
-        self._last_document = -1  # the last one that has a sentence
+        self._document = 0  # index for the next sentence; documents without sentences count too
+        self._last_document = -1  # index of the last document that has a sentence
 
     def __enter__(self) -> "TokenWriter":
         return self
@@ -89,7 +89,7 @@ class TokenSource:
         tokens: Token ids of `dtype`: the file of a store, or a part of it.
         sentences: int64, the first token of each sentence, and the end of the last one.
         documents: int64, the first sentence of each document, and the end of the last one.
-        first_document, first_sentence: The numbers of the first ones in the arrays.
+        first_document, first_sentence: The indices of the first document and sentence.
     """
 
     def __init__(
@@ -130,7 +130,7 @@ class TokenSource:
 
 
 class TokenStore(TokenSource):
-    """Reads a store by memory maps; documents, sentences and tokens are numbered over all of it."""
+    """Reads a store by memory maps; the first document, sentence and token have the index 0."""
 
     def __init__(self, folder: Path):
         self._maps: list[mmap | bytes] = []
@@ -187,7 +187,7 @@ class Range(NamedTuple):
     """Adjacent documents [first, last) of one unit, or sentences [start, end) of one document."""
 
     unit: int
-    part: int  # number of the range within the unit
+    part: int  # index of the range within the unit
     first: int
     last: int
     start: int
@@ -203,31 +203,31 @@ def ranges_of(store: TokenStore, unit_documents: Sequence[int]) -> Iterator[Rang
 
 def _ranges(store: TokenStore, first: int, last: int) -> Iterator[tuple[int, int, int, int]]:
     """Yields (first, last, start, end) of ranges of up to about `SENTENCES_PER_RANGE` sentences."""
-    # A longer document has ranges of its own.
+    # A document with more sentences has ranges of its own.
     range_start = None
     starts = store.documents(first, last)
-    for number, (start, end) in enumerate(pairwise(starts), first):
+    for document, (start, end) in enumerate(pairwise(starts), first):
         if range_start is None:
-            first, range_start = number, start
+            first, range_start = document, start
         if start - range_start >= SENTENCES_PER_RANGE or end - start > SENTENCES_PER_RANGE:
-            if number > first:
-                yield first, number, range_start, start
-            first, range_start = number, start
+            if document > first:
+                yield first, document, range_start, start
+            first, range_start = document, start
         if end - start > SENTENCES_PER_RANGE:
             for part in range(start, end, SENTENCES_PER_RANGE):
-                yield number, number + 1, part, min(part + SENTENCES_PER_RANGE, end)
+                yield document, document + 1, part, min(part + SENTENCES_PER_RANGE, end)
             range_start = None
     if range_start is not None:
         yield first, last, range_start, end
 
 
 def documents_of(store: TokenSource, documents: Range) -> Iterator[tuple[int, list[int]]]:
-    """Yields (number, bounds) of each document of a range, as objectives read them."""
+    """Yields (index, bounds) of each document of a range, as objectives read them."""
     starts = store.documents(documents.first, documents.last).tolist()
     starts[0], starts[-1] = documents.start, documents.end
     bounds = store.sentences(documents.start, documents.end).tolist()
-    for number, (start, end) in enumerate(pairwise(starts), documents.first):
-        yield number, bounds[start - documents.start : end - documents.start + 1]
+    for index, (start, end) in enumerate(pairwise(starts), documents.first):
+        yield index, bounds[start - documents.start : end - documents.start + 1]
 
 
 class SpanTable(NamedTuple):
@@ -240,7 +240,7 @@ class SpanTable(NamedTuple):
 
 
 def write_buckets(path: Path, tables: Sequence[np.ndarray]) -> list[int]:
-    """Writes the spans of each bucket, int64 [n,4], and returns their numbers."""
+    """Writes the spans of each bucket, int64 [n,4], and returns the number of spans of each."""
     sizes = list(map(len, tables))
     with path.open("wb") as file:
         for array in (np.cumsum([0, *sizes]), *tables):

@@ -18,7 +18,7 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-from sentencex import segment  # pyright: ignore[reportAttributeAccessIssue] - of a Rust module
+from sentencex import segment  # pyright: ignore[reportAttributeAccessIssue] - a Rust module
 
 from bert_keras.errors import InputError, check_name
 from bert_keras.text.fast_tokenizer import tokenizer_of
@@ -26,12 +26,12 @@ from bert_keras.text.packing import flatten
 from bert_keras.text.tokenizer import TokenizedText
 from bert_keras.text.vocab import Vocabulary
 from tfrecords_tools.corpus import lines_of
-from tfrecords_tools.readers import Unit, grouped, num_bytes_of
+from tfrecords_tools.readers import Unit, group_items, num_bytes_of
 from tfrecords_tools.settings import BuildSettings
 from tfrecords_tools.store import TokenWriter, token_dtype
 
 TextParts = Callable[[str], list[str]]
-LANGUAGES = (  # sentencex has rules or tests for these, but for ko
+LANGUAGES = (  # sentencex has rules or tests for these, except ko
     "am ar bg bn ca da de el en es fi fr gu he hi hy it ja kk kn ko ml mr my nl pa pl pt ru sk ta "
     "te uk ur zh"
 )
@@ -46,7 +46,7 @@ _FIRST_LETTER = re.compile(r"[\W_]*(?=[^\W\d_])(?P<letter>.)")
 _BATCH_CHARACTERS = 1 << 19  # tokenized at once
 _cached_tokenizer = cache(tokenizer_of)
 # bool [V]: whether a token continues a word whatever precedes it.
-_token_continues = cache(lambda v: np.array(list(map(v.continues, v.tokens))))
+_continuation_tokens = cache(lambda v: np.array(list(map(v.continues, v.tokens))))
 
 
 def store_dtype(settings: BuildSettings, vocabulary: Vocabulary) -> np.dtype:
@@ -75,7 +75,7 @@ class TokenizeUnit:
         split = sentence_splitter(settings.splitter, vocabulary)
         with TokenWriter(self.output, dtype=store_dtype(settings, vocabulary)) as writer:
             for texts, is_first in _batches(lines_of(self.unit), split):
-                ids, lengths = _encoded(texts, vocabulary, settings)
+                ids, lengths = _encode_texts(texts, vocabulary, settings)
                 is_unknown = ids % len(vocabulary) == vocabulary.unk_id
                 counts["unknown"] += int(np.count_nonzero(is_unknown))
                 counts["long_sentences_cut"] += int(np.count_nonzero(lengths > longest))
@@ -86,7 +86,7 @@ class TokenizeUnit:
 def divide_long_sentences(
     lengths: np.ndarray, is_first: np.ndarray, *, longest: int
 ) -> tuple[np.ndarray, np.ndarray]:
-    """Divides sentences of more than `longest` tokens into nearly equal parts, as `add` takes."""
+    """Divides longer sentences into nearly equal parts; returns `lengths` and `is_first`."""
     num_parts = np.maximum(1, -(-lengths // longest))
     part = np.arange(num_parts.sum()) - np.repeat(num_parts.cumsum() - num_parts, num_parts)
     shortest, rest = np.repeat([lengths // num_parts, lengths % num_parts], num_parts, axis=1)
@@ -115,7 +115,7 @@ def _batches(
 ) -> Iterator[tuple[list[str], np.ndarray]]:
     """Yields batches: sentences, and for each whether it is the first of a document (bool)."""
     is_next_first = True
-    for batch in grouped(lines, size_of=len, most=_BATCH_CHARACTERS):
+    for batch in group_items(lines, size_of=len, most=_BATCH_CHARACTERS):
         texts, is_first = [], []
         for line in batch:
             for text in sentences(line) if line else ():
@@ -127,21 +127,22 @@ def _batches(
             yield texts, np.array(is_first)
 
 
-def _encoded(
+def _encode_texts(
     texts: list[str], vocabulary: Vocabulary, settings: BuildSettings
 ) -> tuple[np.ndarray, np.ndarray]:
     """Returns the ids, int [M], raised for word masking, and the length of each text, int64 [N]."""
     tokenizer = _cached_tokenizer(vocabulary, lowercase=settings.lowercase)
     if not settings.masks_written_words:
         return tokenizer.flat_ids(texts)
-    size, is_continuation = len(vocabulary), _token_continues(vocabulary)
+    size, is_continuation = len(vocabulary), _continuation_tokens(vocabulary)
     if settings.segmenter is None:
         ids, lengths = tokenizer.flat_ids(texts)
         raised = is_continuation[ids]
         raised[(np.cumsum(lengths) - lengths)[lengths > 0]] = False  # a text begins with a word
         return ids + raised * size, lengths
     find_words, tokenized = import_function(settings.segmenter), tokenizer.encode_batch(texts)
-    flags = [continues(t, each, find_words(t)) for t, each in zip(texts, tokenized, strict=True)]
+    pairs = zip(texts, tokenized, strict=True)
+    flags = [find_continuations(text, tokens, find_words(text)) for text, tokens in pairs]
     ids, lengths = flatten([each.ids for each in tokenized])
     raised = np.fromiter(chain.from_iterable(flags), bool, len(ids))
     if not vocabulary.rules:
@@ -150,7 +151,7 @@ def _encoded(
 
 
 def splitter(name: str) -> TextParts:
-    """Returns the function that splits a line into sentences by a language or other `name`."""
+    """Returns the function that splits a line into sentences; see `BuildSettings.splitter`."""
     if name == "lines":
         return lambda line: list(filter(None, [line.strip()]))
     if ":" in name:
@@ -164,8 +165,8 @@ def sentences(line: str, *, language: str = "en") -> list[str]:
     """Returns the stripped sentences of a line in order; together they contain all its words."""
     text = _ODD_SPACE.sub(" ", line)
     results = []
-    found = _windowed_sentences(text, language)
-    for start, sentence in _korean_sentences(found) if language == "ko" else found:
+    parts = _windowed_sentences(text, language)
+    for start, sentence in _korean_sentences(parts) if language == "ko" else parts:
         lengths = [len(sentence)]
         if len(sentence) > LONG_QUOTATION:
             lengths = _quoted_lengths(sentence, language)
@@ -184,7 +185,7 @@ def _windowed_sentences(text: str, language: str) -> Iterator[tuple[int, str]]:
         if end < len(text):
             if len(in_window) > 1:
                 in_window.pop()
-            else:  # ends at the last word boundary of the window, or at the next one
+            else:  # the window ends at its last word boundary, or at the next one
                 end = text.rfind(" ", start, end) + 1 or text.find(" ", end) + 1 or len(text)
                 in_window = [text[start:end]]
         for sentence in in_window:
@@ -192,10 +193,10 @@ def _windowed_sentences(text: str, language: str) -> Iterator[tuple[int, str]]:
             start += len(sentence)
 
 
-def _korean_sentences(found: Iterable[tuple[int, str]]) -> Iterator[tuple[int, str]]:
+def _korean_sentences(parts: Iterable[tuple[int, str]]) -> Iterator[tuple[int, str]]:
     """Joins parts of a Korean sentence that `sentencex` has divided."""
     begin, sentence = 0, ""
-    for start, part in found:
+    for start, part in parts:
         if sentence and not (part[0].isalnum() and _CONTINUES_IN_KOREAN.search(sentence)):
             yield begin, sentence
             begin, sentence = start, ""
@@ -205,7 +206,7 @@ def _korean_sentences(found: Iterable[tuple[int, str]]) -> Iterator[tuple[int, s
 
 def _quoted_lengths(text: str, language: str) -> list[int]:
     """Returns the lengths of sentences regardless of quotation marks."""
-    # None begins in lower case: words such as "he said" often follow a quotation.
+    # No sentence begins in lower case: words such as "he said" often follow a quotation.
     lengths, start, end = [], 0, 0
     for part in segment(language, _QUOTATION_MARK.sub(" ", text)):
         end += len(part)
@@ -232,14 +233,14 @@ def import_function(name: str) -> TextParts:
         ) from error
 
 
-def continues(text: str, tokenized: TokenizedText, words: list[str]) -> list[bool]:
+def find_continuations(text: str, tokenized: TokenizedText, words: list[str]) -> list[bool]:
     """Returns for each token of a text whether it belongs to the word of the preceding one."""
-    word_starts = part_starts(text, words)
+    word_starts = find_part_starts(text, words)
     indices = [bisect_right(word_starts, start) for start, _ in tokenized.offsets]
     return [index == previous for index, previous in zip(indices, [0, *indices], strict=False)]
 
 
-def part_starts(text: str, words: list[str]) -> list[int]:
+def find_part_starts(text: str, words: list[str]) -> list[int]:
     """Returns the index of the first character of each word; only white space may be missing."""
     starts, end = [], 0
     for word in [*words, ""]:  # nothing but white space follows the last word

@@ -24,24 +24,24 @@ from bert_keras.files import StrPath
 from bert_keras.text import fast_tokenizer
 from bert_keras.text.tokenizer import MAX_WORD_CHARACTERS, normalizer
 from bert_keras.text.vocab import SPECIAL_TOKENS, Vocabulary
-from tfrecords_tools.build import Workers
-from tfrecords_tools.corpus import lines_of, units
-from tfrecords_tools.readers import Unit, grouped, num_bytes_of
-from tfrecords_tools.store import expect_text
-from tfrecords_tools.tokens import import_function, part_starts
+from tfrecords_tools.build import Workers, num_workers
+from tfrecords_tools.corpus import divide_into_units, lines_of
+from tfrecords_tools.readers import Unit, group_items, num_bytes_of
+from tfrecords_tools.store import check_has_text
+from tfrecords_tools.tokens import find_part_starts, import_function
 
 UNIT_BYTES = 4 << 20
-MAX_WORDS = 1_000_000  # about 150 bytes each; with more, the rarest are dropped
-MAX_LEARNT_WORDS = 400_000  # the most frequent of them; the trainer takes 1.2 kB for each
+MAX_WORDS = 1_000_000  # about 150 bytes each; if there are more, the rarest are dropped
+MAX_LEARNT_WORDS = 400_000  # the trainer reads the most frequent ones and takes 1.2 kB for each
 MIN_COUNT = 2  # characters and pairs that occur once are not learnt
-BYTE_SPECIALS = ["<s>", "<pad>", "</s>", "<unk>", "<mask>"]  # as RoBERTa numbers the first four
+BYTE_SPECIALS = ["<s>", "<pad>", "</s>", "<unk>", "<mask>"]  # the first four in RoBERTa's order
 LETTERS = sorted(ByteLevel.alphabet())
-# The marks and the coverage of characters of ALBERT's spm_train (google-research/albert README).
+# Punctuation and character coverage of ALBERT's spm_train (google-research/albert README).
 MARKS = ["(", ")", '"', "-", ".", "–", "£", "€"]
 COVERAGE = 0.99995
 MAX_CHARACTERS = 1 << 23  # passed to SentencePiece
 WORDS_PER_LINE = 100
-MAX_LINE_BYTES = 1 << 20  # bytes; SentencePiece skips longer lines, its default is 4,192
+MAX_LINE_BYTES = 1 << 20  # SentencePiece skips longer lines; its default is 4,192
 _REPEATS_PER_TEXT = 1000  # a trainer receives each word in texts of at most this many repeats
 _JAMO = re.compile("[\u1100-\u11ff]")
 _HAN = re.compile("[\u4e00-\u9fff]")  # each is one word, which normalization does not change
@@ -66,14 +66,14 @@ def train_vocabulary(  # noqa: PLR0913 - each argument is an option of the comma
     """Counts the words of a corpus and learns a vocabulary.
 
     Args:
-        paths: The corpus; see `files`.
-        size: The most tokens of the vocabulary.
+        paths: The corpus; see `corpus_files`.
+        size: The maximum number of tokens.
         model: "wordpiece", "bpe" or "unigram".
         lowercase: Whether to lower-case the words. Byte-level BPE keeps upper case.
-        unused: The number of [unusedN] tokens, for WordPiece alone.
-        segmenter: A "module:function" that divides a word into parts whose limits no token crosses,
-            for WordPiece alone.
-        workers: The number of processes; the vocabulary does not depend on it.
+        unused: The number of [unusedN] tokens (only for WordPiece).
+        segmenter: A "module:function" that divides a word into parts whose limits no token crosses
+            (only for WordPiece).
+        workers: The maximum number of processes; the vocabulary does not depend on it.
         text_field: The field of JSON, parquet or TFDS with the text.
         log: Receives a sentence about dropped words and about Hangul.
     """
@@ -84,32 +84,32 @@ def train_vocabulary(  # noqa: PLR0913 - each argument is an option of the comma
     if not min_size + unused <= size <= LARGEST_SIZE:
         raise InputError(f"size is {size}; expected {min_size + unused} to {LARGEST_SIZE} tokens")
     segment = import_function(segmenter) if segmenter else None
-    corpus = units(paths, unit_bytes=UNIT_BYTES, text_field=text_field)
+    corpus = divide_into_units(paths, unit_bytes=UNIT_BYTES, text_field=text_field)
     count = partial(_count_unit, count_words=count_words, lowercase=lowercase)
     words, num_dropped, total = Counter(), 0, sum(map(num_bytes_of, corpus))
     bar = tqdm(desc="count words", unit=" B", unit_scale=True, total=total)
-    with Workers(workers) as processes, bar:
-        for unit, counted in zip(corpus, processes.map(count, corpus), strict=True):
+    with Workers(num_workers(workers, num_bytes=total)) as pool, bar:
+        for unit, counted in zip(corpus, pool.map(count, corpus), strict=True):
             words.update(counted)
             if len(words) > MAX_WORDS:
                 num_dropped += len(words) - MAX_WORDS // 2
                 words = Counter(dict(words.most_common(MAX_WORDS // 2)))
             bar.update(num_bytes_of(unit))
-    expect_text(len(words))
+    check_has_text(len(words))
     if num_dropped:
         log(f"dropped {num_dropped:,} rare words")
     if model != "wordpiece":
         return learn(words, size=size, lowercase=lowercase)
     if lowercase and any(map(_JAMO.search, words)):
         log("Hangul is learnt as jamo: lower-casing decomposes it; --cased keeps syllables")
-    return learn(_divided(words, segment) if segment else words, size=size, unused=unused)
+    return learn(_split_words(words, segment) if segment else words, size=size, unused=unused)
 
 
-def _divided(words: Mapping[str, int], segment: Callable[[str], list[str]]) -> Counter[str]:
+def _split_words(words: Mapping[str, int], segment: Callable[[str], list[str]]) -> Counter[str]:
     """Returns the counts of the parts of words; a part inside a word begins with "##"."""
     parts = Counter()
     for word, count in words.items():
-        starts = part_starts(word, segment(word))
+        starts = find_part_starts(word, segment(word))
         for start, end in zip(starts, [*starts[1:], len(word)], strict=True):
             parts[f"{'##' if start else ''}{word[start:end]}"] += count
     return parts
@@ -117,7 +117,7 @@ def _divided(words: Mapping[str, int], segment: Callable[[str], list[str]]) -> C
 
 def _count_unit(unit: Unit, *, count_words: Callable, lowercase: bool) -> Counter[str]:
     words = Counter()
-    for lines in grouped(lines_of(unit), size_of=lambda line: len(line) + 1, most=UNIT_BYTES):
+    for lines in group_items(lines_of(unit), size_of=lambda line: len(line) + 1, most=UNIT_BYTES):
         words.update(count_words(lines, lowercase=lowercase))
     return words
 
@@ -175,7 +175,7 @@ def most_frequent(words: Mapping[str, int]) -> dict[str, int]:
 
 def reserved_tokens(unused: int) -> list[str]:
     """Returns the special tokens and [unused0] to [unusedN-1] in the order of Google's BERT."""
-    tokens = [f"[unused{number}]" for number in range(unused)]
+    tokens = [f"[unused{index}]" for index in range(unused)]
     # Up to 99 unused tokens follow [PAD], so that [UNK], [CLS], [SEP] and [MASK] are 100 to 103.
     return [SPECIAL_TOKENS[0], *tokens[:99], *SPECIAL_TOKENS[1:], *tokens[99:]]
 
@@ -192,12 +192,12 @@ def train_wordpiece(words: Mapping[str, int], *, size: int, unused: int = 0) -> 
         trainer = WordPieceTrainer(
             vocab_size=size + len(_WORDPIECE_MARKS),
             min_frequency=MIN_COUNT,
-            special_tokens=first,  # numbers them in this order
+            special_tokens=first,  # their ids are in this order
             limit_alphabet=0,
             show_progress=False,
         )
         tokenizer = Tokenizer(WordPiece(unk_token="[UNK]"))
-        ids = _trained(tokenizer, trainer, most_frequent(known)).get_vocab()
+        ids = _train(tokenizer, trainer, most_frequent(known)).get_vocab()
         tokens = sorted(ids.keys() - _WORDPIECE_MARKS, key=ids.__getitem__)[:size]
         num_others = len(first) - len(reserved) + size - len(tokens)
         larger = alphabet if len(tokens) == size else alphabet_of(words, num_tokens=num_others)
@@ -206,8 +206,8 @@ def train_wordpiece(words: Mapping[str, int], *, size: int, unused: int = 0) -> 
         alphabet = larger
 
 
-def _trained(tokenizer: Tokenizer, trainer, words: Mapping[str, int]) -> Tokenizer:
-    """Trains with each word as often as it was counted, in texts of up to a thousand repeats."""
+def _train(tokenizer: Tokenizer, trainer, words: Mapping[str, int]) -> Tokenizer:
+    """Trains with each word as often as it was counted, in texts of up to 1,000 repeats."""
 
     def texts() -> Iterator[str]:
         for word in tqdm(sorted(words), desc="learn tokens", unit=" word", unit_scale=True):
@@ -239,7 +239,7 @@ def train_byte_pairs(words: Mapping[str, int], *, size: int, lowercase: bool) ->
     """Learns byte-level BPE; its order: special tokens, a letter for each byte, the merges."""
     trainer = BpeTrainer(vocab_size=size, min_frequency=MIN_COUNT, show_progress=False)
     trainer.special_tokens, trainer.initial_alphabet = BYTE_SPECIALS, LETTERS
-    tokenizer = _trained(Tokenizer(BPE()), trainer, most_frequent(words))
+    tokenizer = _train(Tokenizer(BPE()), trainer, most_frequent(words))
     return fast_tokenizer.rules_vocabulary(fast_tokenizer.byte_pair_rules(tokenizer.model))
 
 
@@ -249,7 +249,7 @@ def train_unigram(words: Mapping[str, int], *, size: int, lowercase: bool) -> Vo
     from sentencepiece.sentencepiece_model_pb2 import ModelProto  # pyright: ignore[reportAttributeAccessIssue] - made at run time
 
     words = most_frequent(words)
-    # If the words have more than `MAX_CHARACTERS`, each occurs a fraction of its count, but once.
+    # If there are more than `MAX_CHARACTERS`, each word occurs less often, but at least once.
     num_characters = sum((len(word) + 1) * count for word, count in words.items())
     rate = min(1.0, MAX_CHARACTERS / max(num_characters, 1))
     shuffled = [word for word in sorted(words) for _ in range(max(1, round(words[word] * rate)))]
@@ -281,8 +281,8 @@ def train_unigram(words: Mapping[str, int], *, size: int, lowercase: bool) -> Vo
     )
 
 
-# The function that counts words, the function that learns, and the smallest number of tokens,
-# without [unusedN] tokens.
+# Model -> the function that counts words, the function that learns, and the smallest size without
+# [unusedN] tokens.
 MODELS = {
     "wordpiece": (count_bert_words, train_wordpiece, len(SPECIAL_TOKENS) + 2),
     "bpe": (count_byte_words, train_byte_pairs, len(BYTE_SPECIALS) + len(LETTERS) + 1),

@@ -13,19 +13,19 @@ from bert_keras.text.fast_tokenizer import tokenizer_of
 from bert_keras.text.tokenizer import TextTokenizer
 from bert_keras.text.vocab import Vocabulary
 
-Found = TypeVar("Found")
+Vocab = TypeVar("Vocab")
 
 
-def present(vocabulary: Found | None, *, source: object) -> Found:
-    """Returns the vocabulary or tokenizer of a model or checkpoint; raises InputError for None."""
+def require_vocabulary(vocabulary: Vocab | None, *, source: object) -> Vocab:
+    """Returns the vocabulary or tokenizer of `source`; raises InputError if it is None."""
     if vocabulary is None:
-        remedy = "add its vocab.txt or tokenizer.json, or give the tokenizer of a model in memory"
-        raise InputError(f"{source} has no vocabulary; {remedy}")
+        hint = "add its vocab.txt or tokenizer.json, or give the tokenizer of a model in memory"
+        raise InputError(f"{source} has no vocabulary; {hint}")
     return vocabulary
 
 
 def cannot_store(what: str, *, format: str, model: str = "BertEncoder") -> InputError:
-    """Returns the error for weights that a format has no names for; it can store a `model`."""
+    """Returns the error for weights that a format cannot store; it can store a `model`."""
     command = f"bert-keras convert MODEL NEW_FOLDER --format {format} --model-class {model}"
     return InputError(f"{format} cannot store {what}; write a {model}: {command}")
 
@@ -52,7 +52,7 @@ class Checkpoint:
 
     @property
     def tokenizer(self) -> TextTokenizer | None:
-        """The tokenizer of the vocabulary, None if the checkpoint has no vocabulary."""
+        """The tokenizer of the vocabulary, or None if the checkpoint has no vocabulary."""
         if self.vocabulary is None:
             return None
         return tokenizer_of(self.vocabulary, **self.metadata.tokenizer_settings)
@@ -75,7 +75,7 @@ class TextCheckpoint(Checkpoint):
     tokenizer: TextTokenizer
 
 
-def part(name: str) -> str:
+def weight_part(name: str) -> str:
     """Returns the part of a weight: `encoder`, `bilstm`, `pooler` or a head like `masked_lm`."""
     first, _, rest = name.partition("/")
     second = rest.partition("/")[0]
@@ -87,7 +87,7 @@ def name_table(
 ) -> dict[str, str]:
     """Returns the names of weights in another format by their public names.
 
-    `layers` is a table of `Family`. `suffixes` are the ends of a kernel or gamma, and of a bias.
+    `layers` is a table of `Family`. `suffixes` are the ends of a kernel or gamma and of a bias.
     """
     table = {}
     for ours, theirs in filter(itemgetter(1), layers.items()):
@@ -131,8 +131,8 @@ def their_tensors(
 
     Args:
         tensors: The weights by our names.
-        table: A `name_table`. Weights with the same name there are joined in its order.
-        is_transposed: Whether the other format stores the transpose of the weight of our name.
+        table: A `name_table`. Weights with the same name in the other format are joined.
+        is_transposed: Whether the other format stores the transpose of the weight with our name.
         format: The name of the other format, for the error if the table lacks a weight.
     """
     if unknown := [name for name in tensors if name not in table]:
@@ -144,7 +144,7 @@ def their_tensors(
     return {name: join_tensors(each) for name, each in parts.items()}
 
 
-# The key of our metadata in the JSON file of another format, which has no fields for them.
+# The key under which the JSON files of other formats contain our metadata.
 EXTRA_KEY = "bert_keras"
 _TEXT_FIELDS = ("lowercase", "max_length", "shortens_first", "text_columns")
 _EXTRA_FIELDS = (*_TEXT_FIELDS, "labels", "problem_type", "task")

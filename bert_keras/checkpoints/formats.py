@@ -10,8 +10,8 @@ from pathlib import Path
 from types import ModuleType
 
 from bert_keras.checkpoints import native
-from bert_keras.checkpoints.checkpoint import Checkpoint, TextCheckpoint, present
-from bert_keras.checkpoints.hub import is_name, located
+from bert_keras.checkpoints.checkpoint import Checkpoint, TextCheckpoint, require_vocabulary
+from bert_keras.checkpoints.hub import is_name, locate
 from bert_keras.config import BertConfig
 from bert_keras.errors import InputError, check_name
 from bert_keras.files import StrPath, atomic_folder, is_remote
@@ -19,7 +19,7 @@ from bert_keras.files import StrPath, atomic_folder, is_remote
 # The module of each format, imported on first use. It defines `recognises(path)`, which
 # `detect_format` calls in this order; `read(path, *, ignore)`, which returns a Checkpoint;
 # `stored_config(path)`, which returns its BertConfig, without Keras except for presets of KerasHub;
-# and `write(checkpoint, folder)`, which fills an empty folder and returns how other readers differ.
+# and `write(checkpoint, folder)`, which fills an empty folder and returns how its readers differ.
 FORMATS = {
     "bert-keras": "bert_keras.checkpoints.native",
     "keras-hub": "bert_keras.checkpoints.keras_hub_preset",
@@ -45,9 +45,9 @@ def open_checkpoint(
         path: A folder in a format of `FORMATS`. A TF1 checkpoint of Google may also be given as its
             path without the suffix `.index`. Other names are downloaded: names of Hugging Face such
             as "klue/bert-base", also with "@REVISION" or "hf://"; presets of KerasHub; "kaggle://..."
-        revision: A branch, tag or commit of the name of Hugging Face.
+        revision: A branch, tag or commit of a model on Hugging Face.
         ignore: Names of tensors, configuration keys and tokenizer rules to ignore. Error messages
-            state the name where this is possible.
+            state the name if something can be ignored.
         pad_vocabulary: Whether to append unused tokens if the embedding matrix has more rows
             than the vocabulary has tokens.
 
@@ -57,7 +57,7 @@ def open_checkpoint(
     """
     if revision is not None and not is_name(path):
         raise InputError(f"revision is {revision!r}, but {path} is not a name on Hugging Face")
-    folder = located(path, revision=revision)
+    folder = locate(path, revision=revision)
     format = detect_format(folder)
     with _errors_with_name(path):
         checkpoint = format.read(folder, ignore=ignore)
@@ -70,7 +70,7 @@ def open_checkpoint(
 
 def stored_config(path: StrPath) -> BertConfig:
     """Returns the configuration of a checkpoint without reading its weights."""
-    folder = located(path)
+    folder = locate(path)
     format = detect_format(folder)
     with _errors_with_name(path):
         return format.stored_config(folder)
@@ -84,19 +84,19 @@ def _errors_with_name(name: StrPath) -> Iterator[None]:
     except (AttributeError, LookupError, OSError, RuntimeError, TypeError, ValueError) as error:
         if isinstance(error, OSError) and error.errno:
             raise
-        found = f"a file is damaged ({error!r}); copy or write it again"
-        raise InputError(f"{name}: {error if isinstance(error, InputError) else found}") from error
+        damage = f"a file is damaged ({error!r}); copy or write it again"
+        raise InputError(f"{name}: {error if isinstance(error, InputError) else damage}") from error
 
 
 def absolute_path(path: StrPath) -> str:
-    """Returns the absolute path of a checkpoint; a name to download stays as it is."""
+    """Returns the absolute path of a checkpoint, or the unchanged name of one to download."""
     return os.fspath(path) if is_name(path) else os.path.abspath(path)
 
 
 def open_text_checkpoint(path: StrPath) -> TextCheckpoint:
     """Opens a checkpoint that has a vocabulary; see `open_checkpoint`."""
     checkpoint = open_checkpoint(path)
-    present(checkpoint.vocabulary, source=path)
+    require_vocabulary(checkpoint.vocabulary, source=path)
     return TextCheckpoint(**vars(checkpoint))
 
 
@@ -108,7 +108,7 @@ def write_checkpoint(
     overwrite: bool = False,
     readme: str = "",
 ) -> tuple[str, ...]:
-    """Writes a new folder, as a whole or not at all, and returns how readers of the format differ.
+    """Writes a new folder, completely or not at all; returns how readers of the format differ.
 
     Args:
         folder: The folder, on this machine.
@@ -125,7 +125,7 @@ def write_checkpoint(
             notes = import_module(FORMATS[format]).write(checkpoint, new_folder)
             if readme:
                 (new_folder / "README.md").write_text(readme, "utf-8")
-    except OSError as error:  # names the folder instead of a file in it
+    except OSError as error:  # the new error names the folder instead of a file in it
         reason = error.strerror or str(error)
         raise OSError(error.errno or errno.EIO, reason, os.fspath(folder)) from error
     return notes
@@ -133,25 +133,25 @@ def write_checkpoint(
 
 def detect_format(path: Path) -> ModuleType:
     """Returns the module in `FORMATS` of a checkpoint; raises InputError if there is none."""
-    if (format := _format_of(path)) is None:
-        raise InputError(_why_unknown(path))
+    if (format := _find_format(path)) is None:
+        raise InputError(_explain_unknown(path))
     return format
 
 
-def _format_of(path: Path) -> ModuleType | None:
+def _find_format(path: Path) -> ModuleType | None:
     modules = map(import_module, FORMATS.values())
     return next((each for each in modules if each.recognises(path)), None)
 
 
-def _why_unknown(path: Path) -> str:
+def _explain_unknown(path: Path) -> str:
     if path.is_file():
         return f"{path} is a file; give the folder of the checkpoint"
-    if exported := [each for n in range(3) for each in path.glob("*/" * n + "saved_model.pb")]:
+    if exported := [each for i in range(3) for each in path.glob("*/" * i + "saved_model.pb")]:
         folder = exported[0].parent.parent
         return f"{path} is an exported model; give its source, or bert-keras serve {folder}"
     # A run's model is preferred to its training checkpoints.
     folders = [path / "model", *sorted([*path.glob("*"), *path.glob("snapshots/*")])]
-    if inner := next((each for each in folders if each.is_dir() and _format_of(each)), None):
+    if inner := next((each for each in folders if each.is_dir() and _find_format(each)), None):
         return f"{path} itself is not a checkpoint; give {inner}"
     if (path / "recipe.json").is_file():
         return f"{path} is a run without a model; repeat the command that started it"

@@ -70,18 +70,15 @@ def recognises(path: Path) -> bool:
 
 def read(path: Path, *, ignore: Collection[str]) -> Checkpoint:
     """Reads a TF1 checkpoint, without the training state if `ignore` contains STEP."""
-    prefix = _checkpoint_prefix(path)
+    prefix = _find_prefix(path)
     stored = _stored_variables(prefix)
-    steps = {name: stored.pop(name) for name in [*stored] if name == STEP}
-    slots = {name: stored.pop(name) for name in [*stored] if name.endswith((MOMENTUM, VELOCITY))}
+    steps = {STEP: stored.pop(STEP)} if STEP in stored else {}
+    slots = {name: stored.pop(name) for name in list(stored) if name.endswith((MOMENTUM, VELOCITY))}
     variables = {name: tensor for name, tensor in stored.items() if name not in ignore}
     config, extra = read_config(prefix.with_name(CONFIG))
     config = dataclasses.replace(config, has_pooler="bert/pooler/dense/kernel" in variables)
-    found = (
-        name
-        for name, kind in KINDS.items()
-        if kind.google_prefix and any(each.startswith(kind.google_prefix) for each in variables)
-    )
+    prefixes = {name: kind.google_prefix for name, kind in KINDS.items() if kind.google_prefix}
+    found = (n for n, start in prefixes.items() if any(v.startswith(start) for v in variables))
     model = next(found, "BertEncoder")
     vocabulary = prefix.with_name(VOCABULARY)
     vocabulary = Vocabulary.from_file(vocabulary) if vocabulary.is_file() else None
@@ -112,7 +109,7 @@ def read(path: Path, *, ignore: Collection[str]) -> Checkpoint:
 
 def stored_config(path: Path) -> BertConfig:
     """Returns the configuration in bert_config.json; see `formats.FORMATS`."""
-    return read_config(_checkpoint_prefix(path).with_name(CONFIG))[0]
+    return read_config(_find_prefix(path).with_name(CONFIG))[0]
 
 
 def write(checkpoint: Checkpoint, folder: Path) -> tuple[str, ...]:
@@ -132,7 +129,7 @@ def write(checkpoint: Checkpoint, folder: Path) -> tuple[str, ...]:
         values[STEP] = np.int64(state.step)
     if checkpoint.vocabulary is not None:
         checkpoint.vocabulary.save(folder / VOCABULARY)
-    names = sorted(values)  # the order in which a Saver writes
+    names = sorted(values)  # a Saver writes in this order
     with tf.device("CPU"):
         tf.raw_ops.SaveV2(
             prefix=str(folder / PREFIX),
@@ -149,7 +146,8 @@ def write(checkpoint: Checkpoint, folder: Path) -> tuple[str, ...]:
 
 def weight_names(config: BertConfig) -> dict[str, str]:
     """Returns Google's names (modeling.py, run_*.py) of the weights of a model by public names."""
-    names = {}  # transformers has the same names with dots, except for the output layers of heads
+    # transformers has the same names with dots, except for the output layers of the heads.
+    names = {}
     for ours, theirs in FAMILIES["bert"].weight_names.items():
         if not ours.endswith(("/dense", "/decoder")):
             name = f"bert{theirs}" if theirs.startswith(".") else theirs
@@ -166,7 +164,7 @@ def is_transposed(name: str) -> bool:
 
 
 def read_config(path: Path) -> tuple[BertConfig, dict[str, Any]]:
-    """Reads the configuration, with a pooler, and the value of EXTRA_KEY in bert_config.json."""
+    """Reads bert_config.json: the configuration, with a pooler, and the value of EXTRA_KEY."""
     values = json_object(path)
     extra = values.pop(EXTRA_KEY, {})
     activation = values["hidden_act"]
@@ -196,8 +194,8 @@ def write_config(metadata: ModelMetadata, path: Path) -> tuple[str, ...]:
     return tuple(notes)
 
 
-def _checkpoint_prefix(path: Path) -> Path:
-    """Returns the prefix of a checkpoint; if a folder has several, PATHS names one of them."""
+def _find_prefix(path: Path) -> Path:
+    """Returns the prefix of a checkpoint; if a folder has several, PATHS chooses one of them."""
     if not path.is_dir():
         return path
     matches = sorted(index.with_suffix("") for index in path.glob("*.index"))
@@ -222,14 +220,15 @@ def _stored_variables(prefix: Path) -> dict[str, StoredTensor]:
         try:
             yield
         except (tf.errors.OpError, IndexError, ValueError) as error:  # IndexError: truncated
-            remedy = "copy it again, in a clone by git lfs pull"
-            raise InputError(f"{file} is missing or damaged ({error}); {remedy}") from error
+            raise InputError(
+                f"{file} is missing or damaged ({error}); copy it again, in a clone by git lfs pull"
+            ) from error
 
     with reading(f"{prefix}.index"):
         reader = tf.train.load_checkpoint(str(prefix))
     shapes, dtypes = reader.get_variable_to_shape_map(), reader.get_variable_to_dtype_map()
 
-    def stored(name: str) -> StoredTensor:
+    def defer(name: str) -> StoredTensor:
         def read() -> np.ndarray:
             with reading(f"{prefix}.data-*"):
                 array = reader.get_tensor(name)
@@ -237,4 +236,4 @@ def _stored_variables(prefix: Path) -> dict[str, StoredTensor]:
 
         return StoredTensor(tuple(shapes[name]), read)
 
-    return {name: stored(name) for name in sorted(shapes)}
+    return {name: defer(name) for name in sorted(shapes)}

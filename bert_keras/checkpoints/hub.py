@@ -19,23 +19,23 @@ _FILES = ("*.safetensors", "*.weights.h5", "*.json", "*.txt", "*.model", "*.spm"
 
 
 def is_name(path: StrPath) -> bool:
-    """Returns whether `path` is a name to download: not a local file, and not written as a path."""
+    """Returns whether `path` is a name to download, neither a local file nor written as a path."""
     if not isinstance(path, str) or os.path.exists(path) or os.path.exists(f"{path}.index"):  # TF1
         return False
     return path.startswith((HUGGING_FACE, KAGGLE)) or _NAME.fullmatch(path) is not None
 
 
-def located(path: StrPath, *, revision: str | None = None) -> Path:
+def locate(path: StrPath, *, revision: str | None = None) -> Path:
     """Returns the path of a checkpoint, which is downloaded if `path` is a name."""
     if is_name(path):
-        return downloaded(str(path), revision)
-    if not os.path.exists(f"{os.fspath(path)}.index"):  # of a TF1 checkpoint
+        return download(str(path), revision)
+    if not os.path.exists(f"{os.fspath(path)}.index"):  # a TF1 checkpoint
         check_exists(path, expected="the folder of a checkpoint on this machine")
     return Path(path)
 
 
 @cache
-def downloaded(name: str, revision: str | None = None) -> Path:
+def download(name: str, revision: str | None = None) -> Path:
     """Downloads a checkpoint, unless it is in the cache of its hub, and returns its folder."""
     handle = name
     if _PRESET.fullmatch(name):
@@ -60,7 +60,7 @@ def downloaded(name: str, revision: str | None = None) -> Path:
             snapshot_download(name, revision=folder.name, allow_patterns="pytorch_model*.bin")
         return folder
     except (
-        errors.LocalEntryNotFoundError,  # without a network
+        errors.LocalEntryNotFoundError,  # no network, or HF_HUB_OFFLINE
         errors.RepositoryNotFoundError,
         errors.HFValidationError,
     ) as error:
@@ -69,12 +69,12 @@ def downloaded(name: str, revision: str | None = None) -> Path:
         if isinstance(error, errors.LocalEntryNotFoundError):
             remedy = "unset HF_HUB_OFFLINE" if HF_HUB_OFFLINE else "connect to Hugging Face"
             place = f"downloaded; {remedy}"
-        found = f"{name} is neither a folder here nor {place}"
-        raise InputError(f"{found}{_suggestion(name)}") from error
+        message = f"{name} is neither a folder here nor {place}{_suggest_near(name)}"
+        raise InputError(message) from error
 
 
-def _suggestion(name: str) -> str:
-    """Returns an existing path or known names that are similar, or the supported kinds."""
+def _suggest_near(name: str) -> str:
+    """Suggests an existing path or known names that are similar, or lists the families."""
     known = {each.rpartition("/")[2]: each for each in reversed(hub_names())}
     known |= {each: each for each in hub_names()}
     close = [name] if name in known else get_close_matches(name, known, 2, 0.8)

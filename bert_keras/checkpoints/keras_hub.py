@@ -9,7 +9,7 @@ from tokenizers.models import BPE
 
 from bert_keras.checkpoints.checkpoint import Checkpoint
 from bert_keras.checkpoints.huggingface.config import check_fixed
-from bert_keras.checkpoints.tensors import StoredTensor, of_array
+from bert_keras.checkpoints.tensors import StoredTensor, lazy_array
 from bert_keras.config import BertConfig, ModelMetadata, numbered_labels
 from bert_keras.errors import InputError
 from bert_keras.families import FAMILIES
@@ -23,8 +23,7 @@ from bert_keras.text.fast_tokenizer import (
 )
 from bert_keras.text.vocab import Vocabulary
 
-# Paths of variables in keras_hub, or of the layers that contain them, and our names. `{}` stands
-# for the index of a block.
+# Paths of variables or layers in keras_hub -> our names. `{}` stands for the index of a block.
 BLOCK, ATTENTION = "transformer_layer_{}", "transformer_layer_{}/self_attention_layer"
 LAYERS = {
     "token_embedding/embeddings": "encoder/embeddings/token",
@@ -47,7 +46,7 @@ LAYERS = {
     "logits": "classification/dense",
 }
 POSITIONS, SEGMENTS = "encoder/embeddings/position", "encoder/embeddings/segment"
-# Arguments of a backbone of keras_hub, and our fields.
+# Arguments of a backbone of keras_hub -> our fields
 SIZES = {
     "vocabulary_size": "vocab_size",
     "num_layers": "num_layers",
@@ -67,41 +66,41 @@ HUB_CLASSES = {
 
 
 def checkpoint_of(model: Any, preprocessor: Any = None) -> Checkpoint:
-    """Returns the checkpoint of a model of keras_hub and its preprocessor or tokenizer."""
+    """Converts a model of keras_hub and its preprocessor or tokenizer to a checkpoint."""
     family, name = HUB_CLASSES[type(model).__name__]
-    config = _config(model)
+    config = _read_config(model)
     vocabulary, lowercase, notes, labels = None, True, [], ()
     if tokenizer := getattr(preprocessor, "tokenizer", preprocessor):
-        vocabulary, lowercase, notes = _vocabulary(tokenizer)
+        vocabulary, lowercase, notes = _read_vocabulary(tokenizer)
     if name == "BertClassifier":
         labels = numbered_labels(model.num_classes)
         if model.activation is not keras.activations.linear:
-            name_of = model.activation.__name__
-            notes.append(f"KerasHub's classifier returns {name_of} of the logits, ours the logits")
+            function = model.activation.__name__
+            notes.append(f"KerasHub's classifier returns {function} of the logits, ours the logits")
     max_length = getattr(preprocessor, "sequence_length", None) or config.max_positions
     metadata = ModelMetadata(
         model=name,
         config=config,
         lowercase=lowercase,
-        # A preprocessor of keras_hub packs 512 tokens by default, whatever the model has.
+        # A preprocessor of keras_hub packs 512 tokens by default, even if the model has fewer.
         max_length=min(max_length, config.max_positions),
         labels=labels,
     )
     tensors = {}
     for variable in model.weights:
-        weight, shape = _name(variable.path, family), tuple(variable.shape)
-        if "/attention/" in weight:  # its shape has an axis for the heads
+        weight, shape = _our_name(variable.path, family), tuple(variable.shape)
+        if "/attention/" in weight:  # keras_hub's shape has an axis for the heads
             shape = (config.hidden_size,) * (2 if weight.endswith("kernel") else 1)
-        tensors[weight] = _stored(variable, shape)
+        tensors[weight] = _defer(variable, shape)
     if offset := config.position_offset:
         zeros = np.zeros((offset, config.hidden_size), np.float32)
         positions = np.concatenate([zeros, tensors[POSITIONS].read()])
-        tensors |= {POSITIONS: _stored(positions, positions.shape)}
-        tensors |= {SEGMENTS: _stored(zeros[:1], zeros[:1].shape)}
+        tensors |= {POSITIONS: _defer(positions, positions.shape)}
+        tensors |= {SEGMENTS: _defer(zeros[:1], zeros[:1].shape)}
     return Checkpoint(metadata=metadata, tensors=tensors, vocabulary=vocabulary, notes=tuple(notes))
 
 
-def _config(model: Any) -> BertConfig:
+def _read_config(model: Any) -> BertConfig:
     """Returns the configuration of a model of keras_hub."""
     family, name = HUB_CLASSES[type(model).__name__]
     backbone = getattr(model, "backbone", model)
@@ -128,7 +127,7 @@ def _gelu_name(activation: Any) -> str:
     return "gelu" if activation is keras.activations.gelu else "gelu_tanh"
 
 
-def _name(path: str, family: Family) -> str:
+def _our_name(path: str, family: Family) -> str:
     """Returns our name of the variable of keras_hub at `path`."""
     old, new = cast(KerasHub, family.keras_hub).prefix
     path = re.sub(f"^{old}", new, path)
@@ -142,14 +141,14 @@ def _name(path: str, family: Family) -> str:
     return f"{LAYERS[layer].format(index)}/{weight}"
 
 
-def _stored(values: Any, shape: tuple[int, ...]) -> StoredTensor:
-    def array() -> np.ndarray:
+def _defer(values: Any, shape: tuple[int, ...]) -> StoredTensor:
+    def convert() -> np.ndarray:
         return np.asarray(keras.ops.convert_to_numpy(values), np.float32).reshape(shape)
 
-    return of_array(shape, array)
+    return lazy_array(shape, convert)
 
 
-def _vocabulary(tokenizer: Any) -> tuple[Vocabulary, bool, list[str]]:
+def _read_vocabulary(tokenizer: Any) -> tuple[Vocabulary, bool, list[str]]:
     """Returns the vocabulary of a tokenizer, whether it lower-cases text, and notes."""
     if proto := getattr(tokenizer, "proto", None):
         from sentencepiece import sentencepiece_model_pb2 as protobuf

@@ -33,7 +33,7 @@ def read(path: Path, *, ignore: Collection[str]) -> Checkpoint:
     task = path / "task.json"
     has_task = task.is_file() and (path / "task.weights.h5").is_file()
     name = str(json_object(task if has_task else path / "config.json").get("class_name"))
-    name = re.sub("(?<!Text)Classifier$", "TextClassifier", name)  # older presets
+    name = re.sub("(?<!Text)Classifier$", "TextClassifier", name)  # the name in older presets
     check_name(name, HUB_CLASSES, what=f"model of {path}")
     model = getattr(keras_hub.models, name).from_preset(str(path), dtype="float32")
     preprocessor = getattr(model, "preprocessor", None)

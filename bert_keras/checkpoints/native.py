@@ -4,7 +4,7 @@ bert_keras.json             model metadata (`ModelMetadata`)
 vocab.txt                   WordPiece tokens, one a line; other tokenizers have a tokenizer.json
 weights.safetensors         every weight under its public name
 training_state.safetensors  Adam's averages `momentum/NAME` and `velocity/NAME`, and the number of
-                            steps as the metadata `step`; only if the checkpoint has training state
+                            steps as the metadata `step`; absent if there is no training state
 """
 
 from collections.abc import Collection
@@ -32,7 +32,7 @@ def recognises(path: Path) -> bool:
 def read(path: Path, *, ignore: Collection[str]) -> Checkpoint:
     """Reads a folder in the native format; see `formats.FORMATS`."""
     stored, state = stored_tensors(path / WEIGHTS), None
-    names = [*stored, STEP] if (path / STATE).is_file() else [*stored]
+    names = [*stored, STEP] if (path / STATE).is_file() else list(stored)
     unused = [name for name in names if name in ignore]
     if STEP in names and STEP not in ignore:
         slots = stored_tensors(path / STATE)

@@ -13,9 +13,9 @@ import jinja2
 import keras
 import numpy as np
 
-from bert_keras.checkpoints.checkpoint import Checkpoint, TrainingState, part
+from bert_keras.checkpoints.checkpoint import Checkpoint, TrainingState, weight_part
 from bert_keras.checkpoints.formats import write_checkpoint
-from bert_keras.checkpoints.tensors import StoredTensor, named_weights, of_array, stored_weight
+from bert_keras.checkpoints.tensors import StoredTensor, lazy_array, named_weights, stored_weight
 from bert_keras.config import (
     BertConfig,
     DenseModule,
@@ -38,7 +38,7 @@ Model = TypeVar("Model", bound="Pretrained")
 class LoadReport:
     """Reports which weights of a model come from a checkpoint."""
 
-    source: str  # path of the checkpoint
+    source: str  # path or name of the checkpoint
     loaded: tuple[str, ...]  # names of the weights that the checkpoint provides
     new: tuple[str, ...]  # names of the weights with random initial values
     unused: tuple[str, ...]  # names of the weights in the checkpoint that the model does not use
@@ -47,10 +47,10 @@ class LoadReport:
     def __str__(self) -> str:
         table = []
         for row in ("loaded", "new", "unused"):
-            counts = Counter(map(part, getattr(self, row))).items()
+            counts = Counter(map(weight_part, getattr(self, row))).items()
             parts = ", ".join(f"{name} ({count})" for name, count in counts)
             table.append(f"{row:<12}{parts or 'none'}")
-        table[0] = table[0].replace(")", " weights)", 1)
+        table[0] = table[0].replace(")", " weights)", 1)  # "encoder (12)" -> "encoder (12 weights)"
         notes = [f"{'note':<12}{note}" for note in self.notes]
         return printable("\n".join([self.source, *table, *notes]))
 
@@ -60,35 +60,38 @@ def metadata_for(
     checkpoint: Checkpoint,
     *,
     labels: tuple[str, ...] = (),
-    new: Collection[str] = (),
+    new_parts: Collection[str] = (),
     embedding: EmbeddingConfig | None = None,
     config_changes: dict[str, Any],
 ) -> ModelMetadata:
-    """Returns the metadata of a model of another class or configuration.
+    """Returns the metadata of a model whose class or configuration is not the checkpoint's.
 
     Args:
         labels: Names of the labels of a new head.
-        new: Parts that start with random weights.
+        new_parts: Parts that start with random weights.
         embedding: How to compute a sentence embedding; by default as in the checkpoint.
         config_changes: Fields of `BertConfig` that differ from the checkpoint's.
     """
-    source, name = checkpoint.metadata, cls.kind.model
-    config = BertConfig(**{**source.config.to_dict(), **config_changes})
+    source_metadata, name = checkpoint.metadata, cls.kind.model
+    config = BertConfig(**{**source_metadata.config.to_dict(), **config_changes})
     if cls.kind.reads_pooled_output:
         config = dataclasses.replace(config, has_pooler=True)
-    has_same_head = name == source.model and {*cls.kind.heads}.isdisjoint(new)
-    old_labels = source.labels if has_same_head else ()
-    if old_labels and labels in ((), numbered_labels(len(old_labels))):
-        labels = old_labels
+    has_same_head = name == source_metadata.model and set(cls.kind.heads).isdisjoint(new_parts)
+    old_labels = source_metadata.labels if has_same_head else ()
     if cls.kind.is_labelled and not old_labels:
-        cls.kind.check_new_labels(labels, source=source.model)
-    if old_labels not in ((), labels, numbered_labels(len(labels))):
-        names = ", ".join(old_labels)
-        raise InputError(f"the head has the labels {names}; a new one: new={cls.kind.heads}")
+        cls.kind.check_new_labels(labels, source=source_metadata.model)
+    # Placeholder names such as LABEL_0 do not override the checkpoint's names.
+    has_old_names = labels == old_labels or labels in ((), numbered_labels(len(old_labels)))
+    replaces_placeholders = old_labels == numbered_labels(len(labels))
+    if old_labels and has_old_names:
+        labels = old_labels
+    elif old_labels and not replaces_placeholders:
+        hint = f"to start a new head, pass new={cls.kind.heads}"
+        raise InputError(f"the head has the labels {', '.join(old_labels)}; {hint}")
     changes: dict[str, Any] = {"config": config, "labels": labels}
     if embedding is not None:
         changes["embedding"] = embedding
-    return source.of_model(name, keeps_head=has_same_head, **changes)
+    return source_metadata.of_model(name, keeps_head=has_same_head, **changes)
 
 
 def missing_parts(
@@ -96,10 +99,11 @@ def missing_parts(
 ) -> list[str]:
     """Returns the parts that a checkpoint lacks for a model with these heads and this metadata."""
     config, modules = metadata.config, metadata.embedding.modules if metadata.embedding else ()
-    dense = any(isinstance(each, DenseModule) for each in modules)
-    optional = {"pooler": config.has_pooler, "bilstm": config.num_lstm_layers, "sentence": dense}
-    needed = (*heads, *filter(optional.get, optional))
-    return [name for name in needed if name not in {*map(part, checkpoint.tensors)}]
+    has_dense = any(isinstance(each, DenseModule) for each in modules)
+    is_needed = dict.fromkeys(heads, True) | {"pooler": config.has_pooler}
+    is_needed |= {"bilstm": config.num_lstm_layers > 0, "sentence": has_dense}
+    stored = set(map(weight_part, checkpoint.tensors))
+    return [part for part, needed in is_needed.items() if needed and part not in stored]
 
 
 def build_model(
@@ -108,7 +112,7 @@ def build_model(
     *,
     metadata: ModelMetadata,
     source: StrPath,
-    new: Collection[str] = (),
+    new_parts: Collection[str] = (),
     name: str | None = None,
 ) -> Model:
     """Builds a model with the weights of a checkpoint.
@@ -116,29 +120,30 @@ def build_model(
     Args:
         metadata: The metadata of the model, which may differ from the checkpoint's.
         source: The path of the checkpoint, for the load report and errors.
-        new: Parts that start with random weights.
+        new_parts: Parts that start with random weights.
         name: The name of the Keras model; by default the name of its class.
     """
     errors = []
 
-    def loaded(tensor: StoredTensor, shape, dtype=None):
+    def read_tensor(tensor: StoredTensor, shape, dtype=None):
         try:
             array = tensor.read()
-        except Exception as error:  # Keras would keep the other variables without values
+        except Exception as error:  # raised below; here, other variables would remain unset
             errors.append(error)
             array = np.zeros(shape, np.float32)
         return array if dtype == "float32" else keras.ops.cast(array, dtype)
 
-    # Variables get their values when this scope ends, from the initializers that they have then.
+    # Variables call their initializers when this scope ends. Replaced initializers read the
+    # checkpoint, without drawing random values first.
     with keras.StatelessScope():
         model = cls.from_metadata(metadata, **({} if name is None else {"name": name}))
         if not model.built:
             model.build()
         weights = named_weights(model)
         shapes = {name: tuple(weight.shape) for name, weight in weights.items()}
-        report = _load_report(checkpoint, shapes, source=os.fspath(source), new=new)
+        report = _make_report(checkpoint, shapes, source=os.fspath(source), new_parts=new_parts)
         for each in report.loaded:
-            weights[each]._initializer = partial(loaded, checkpoint.tensors[each])
+            weights[each]._initializer = partial(read_tensor, checkpoint.tensors[each])
     if errors:
         raise errors[0]
     model.metadata, model.tokenizer, model.load_report = metadata, checkpoint.tokenizer, report
@@ -147,28 +152,29 @@ def build_model(
     return model
 
 
-def _load_report(
-    checkpoint: Checkpoint, shapes: dict[str, tuple[int, ...]], *, source: str, new: Collection[str]
+def _make_report(
+    checkpoint: Checkpoint, shapes: dict[str, tuple], *, source: str, new_parts: Collection[str]
 ) -> LoadReport:
-    stored, parts = checkpoint.tensors, {*map(part, shapes)}
-    for each in new:
-        check_name(each, sorted(parts), what="part of the model")
-    loaded = [name for name in shapes if part(name) not in new]
-    unused = [name for name in stored if name not in loaded]
+    stored, parts = checkpoint.tensors, set(map(weight_part, shapes))
+    for part in new_parts:
+        check_name(part, sorted(parts), what="part of the model")
+    expected_names = [name for name in shapes if weight_part(name) not in new_parts]
+    unused = [name for name in stored if name not in expected_names]
     problems = [
         f"{name} has the shape {stored[name].shape}, expected {shapes[name]}"
         if name in stored
         else f"{name} is missing"
-        for name in loaded
+        for name in expected_names
         if name not in stored or stored[name].shape != shapes[name]
     ]
-    problems += [f"{name} is unexpected" for name in unused if part(name) in parts - {*new}]
+    loaded_parts = parts - set(new_parts)
+    problems += [f"{name} is unexpected" for name in unused if weight_part(name) in loaded_parts]
     if problems:
         raise InputError(f"{source} does not fit the model: {listed(problems)}")
     return LoadReport(
         source,
-        tuple(loaded),
-        new=tuple(name for name in shapes if part(name) in new),
+        loaded=tuple(expected_names),
+        new=tuple(name for name in shapes if weight_part(name) in new_parts),
         unused=(*unused, *checkpoint.unused),
         notes=checkpoint.notes,
     )
@@ -181,29 +187,29 @@ def checkpoint_of_model(
     vocabulary: Vocabulary | None,
     state: TrainingState | None = None,
 ) -> Checkpoint:
-    """Returns a model as a checkpoint; the products of LoRA are added to the kernels.
+    """Returns a model as a checkpoint; LoRA updates are merged into the kernels.
 
     Args:
         model: The model, which must be built.
-        vocabulary: Its vocabulary, if it has one.
+        vocabulary: The vocabulary of the model, or None if it has none.
         state: The state of its optimizer; None omits it.
     """
+
+    def merged_kernel(layer: Any) -> np.ndarray:
+        return keras.ops.convert_to_numpy(layer.kernel)
+
+    adapted = [each for each in model._flatten_layers() if getattr(each, "lora_enabled", False)]
+    layers = {f"{each.path}/kernel": each for each in adapted}
     tensors = {}
-    adapted = {
-        f"{layer.path}/kernel": layer
-        for layer in model._flatten_layers()
-        if getattr(layer, "lora_enabled", False)
-    }
     for name, weight in named_weights(model).items():
-        if layer := adapted.get(weight.path):
-            kernel = partial(getattr, layer, "kernel")  # with the product
-            tensors[name] = of_array(weight.shape, lambda k=kernel: keras.ops.convert_to_numpy(k()))
+        if layer := layers.get(weight.path):
+            tensors[name] = lazy_array(weight.shape, partial(merged_kernel, layer))
         elif not name.endswith(("/lora_kernel_a", "/lora_kernel_b")):
             tensors[name] = stored_weight(weight)
     return Checkpoint(metadata=metadata, tensors=tensors, vocabulary=vocabulary, state=state)
 
 
-def save_model(  # noqa: PLR0913 - each argument after the metadata is optional
+def save_model(  # noqa: PLR0913 - most arguments are optional
     model: keras.Model,
     folder: StrPath,
     *,
@@ -220,7 +226,7 @@ def save_model(  # noqa: PLR0913 - each argument after the metadata is optional
         format: A name in `FORMATS`, except "keras-hub".
         overwrite: Whether to replace a "bert-keras" folder that contains nothing else.
         state: The state of its optimizer; None omits it.
-        sections: Tables of the README.md by their headings.
+        sections: Maps a heading of the README.md to a table of names and values.
     """
     checkpoint = checkpoint_of_model(model, metadata=metadata, vocabulary=vocabulary, state=state)
     path, family = Path(folder), family_of(metadata.config, vocabulary)

@@ -28,8 +28,8 @@ MODULES, SETTINGS = "modules.json", "config_sentence_transformers.json"
 SENTENCES = "sentence_bert_config.json"
 LIBRARY = "sentence_transformers"
 TRANSFORMER, POOLING, DENSE, NORMALIZE = "Transformer", "Pooling", "Dense", "Normalize"
-DROPOUT = "Dropout"  # has no effect outside of training
-# The flags of the poolings, which all versions read. Version 6 has the key `pooling_mode` instead.
+DROPOUT = "Dropout"  # a module that has no effect outside of training
+# The flags of the poolings, which all versions read. Version 6 writes `pooling_mode` instead.
 FLAGS = {
     "pooling_mode_cls_token": "cls",
     "pooling_mode_max_tokens": "max",
@@ -42,7 +42,7 @@ ACTIVATIONS = {
     "torch.nn.modules.activation.GELU": "gelu",
     "torch.nn.modules.activation.ReLU": "relu",
 }
-# The only supported value of each key that changes what a module computes.
+# The only supported value of each key; other values would change what a module computes.
 FIXED = {
     "transformer_task": "feature-extraction",
     "module_input_name": "sentence_embedding",
@@ -52,29 +52,29 @@ FIXED = {
 
 
 def recognises(path: Path) -> bool:
-    """Returns whether the folder contains a modules.json, or a pooling that it would name."""
+    """Returns whether the folder contains a modules.json or, without it, a pooling module."""
     return (path / MODULES).is_file() or (path / "1_Pooling").is_dir()
 
 
 def read(path: Path, *, ignore: Collection[str]) -> Checkpoint:
     """Reads a folder, or only its encoder if `ignore` names a module; see `formats.FORMATS`."""
-    (first, folder), *modules = _modules(path)
-    kinds, notes = [kind for kind, _ in modules], []
-    for kind in kinds:
-        if kind not in (POOLING, DENSE, NORMALIZE, DROPOUT) or kind in ignore:
-            problem = f"the module {kind} is not supported; without it, only the encoder is read"
-            notes.append(note_if_ignored(kind, problem, ignore=ignore))
+    (first, folder), *modules = _read_modules(path)
+    names, notes = [name for name, _ in modules], []
+    for name in names:
+        if name not in (POOLING, DENSE, NORMALIZE, DROPOUT) or name in ignore:
+            problem = f"the module {name} is not supported; without it, only the encoder is read"
+            notes.append(note_if_ignored(name, problem, ignore=ignore))
     is_bare = bool(notes or not modules)
-    pools_once = is_bare or (kinds[0] == POOLING and POOLING not in kinds[1:])
+    pools_once = is_bare or (names[0] == POOLING and POOLING not in names[1:])
     if first != TRANSFORMER or not pools_once:
         raise InputError(
-            f"{MODULES} lists {', '.join([first, *kinds])}; expected {TRANSFORMER}, {POOLING}, "
+            f"{MODULES} lists {', '.join([first, *names])}; expected {TRANSFORMER}, {POOLING}, "
             "then other modules"
         )
     checkpoint = huggingface.read(folder, ignore=ignore)
     if is_bare:
         return replace(checkpoint, notes=(*notes, *checkpoint.notes))
-    settings, dimensions = sentence_settings(folder), _settings(path).get("truncate_dim")
+    settings, dimensions = sentence_settings(folder), _read_settings(path).get("truncate_dim")
     check_fixed(settings, FIXED, file=SENTENCES)
     if settings.get("do_lower_case") and not checkpoint.metadata.lowercase:
         problem = f"{SENTENCES} lower-cases texts before a cased tokenizer; bert-keras does not"
@@ -84,9 +84,9 @@ def read(path: Path, *, ignore: Collection[str]) -> Checkpoint:
         notes.append(note_if_ignored("truncate_dim", problem, ignore=ignore))
     embedding = _read_embedding(path, modules)
     tensors, metadata = dict(checkpoint.tensors), checkpoint.metadata
-    for index, folder in enumerate(folder for kind, folder in modules if kind == DENSE):
-        stored, names = huggingface.stored_weights(folder), _dense_names(index)
-        tensors |= our_tensors(stored, names, is_transposed=huggingface.is_transposed)
+    for index, folder in enumerate(folder for name, folder in modules if name == DENSE):
+        stored, table = huggingface.stored_weights(folder), _dense_names(index)
+        tensors |= our_tensors(stored, table, is_transposed=huggingface.is_transposed)
     keeps_head = metadata.model == "BertEncoder"
     metadata = metadata.of_model("BertSentenceEncoder", keeps_head=keeps_head, embedding=embedding)
     notes += checkpoint.notes
@@ -95,13 +95,13 @@ def read(path: Path, *, ignore: Collection[str]) -> Checkpoint:
 
 def stored_config(path: Path) -> BertConfig:
     """Returns the configuration of the encoder; see `formats.FORMATS`."""
-    return huggingface.stored_config(_modules(path)[0][1])
+    return huggingface.stored_config(_read_modules(path)[0][1])
 
 
-def _modules(path: Path) -> list[tuple[str, Path]]:
+def _read_modules(path: Path) -> list[tuple[str, Path]]:
     """Returns the class and the folder of each module in modules.json."""
     modules = json.loads((path / MODULES).read_text(encoding="utf-8"))
-    # A class of another library keeps its full name, which is not the name of a module here.
+    # A class of another library keeps its full name, which `read` does not support.
     names = [re.sub(rf"^{LIBRARY}\..*\.", "", each["type"]) for each in modules]
     return [(name, path / each["path"]) for name, each in zip(names, modules, strict=True)]
 
@@ -109,7 +109,7 @@ def _modules(path: Path) -> list[tuple[str, Path]]:
 def _read_embedding(path: Path, modules: list[tuple[str, Path]]) -> EmbeddingConfig:
     """Returns the pooling, the modules after it and the settings of a folder."""
     (_, folder), *others = modules
-    values = _module_values(folder)
+    values = _read_module(folder)
     stated = values.get("pooling_mode")
     modes = [stated] if isinstance(stated, str) else list(stated or ())
     if stated is None:
@@ -117,16 +117,16 @@ def _read_embedding(path: Path, modules: list[tuple[str, Path]]) -> EmbeddingCon
     flags = [key for key, is_on in values.items() if key.startswith("pooling_mode_") and is_on]
     modes += [flag for flag in flags if flag not in FLAGS]  # EmbeddingConfig refuses new poolings
     read = []
-    for kind, folder in others:
-        if kind == NORMALIZE:
+    for module, folder in others:
+        if module == NORMALIZE:
             read.append(NormalizeModule())
-        elif kind == DENSE:
-            values = _module_values(folder)
+        elif module == DENSE:
+            values = _read_module(folder)
             name = values.get("activation_function", "torch.nn.modules.activation.Tanh")
             check_name(name, ACTIVATIONS, what=f"activation_function of {folder.name}")
             options = {"activation": ACTIVATIONS[name], "has_bias": bool(values.get("bias", True))}
             read.append(DenseModule(units=values["out_features"], **options))
-    settings = _settings(path)
+    settings = _read_settings(path)
     prompts = settings.get("prompts") or {}
     return EmbeddingConfig(
         pooling=tuple(modes) or ("mean",),
@@ -137,13 +137,13 @@ def _read_embedding(path: Path, modules: list[tuple[str, Path]]) -> EmbeddingCon
     )
 
 
-def _module_values(folder: Path) -> dict[str, Any]:
+def _read_module(folder: Path) -> dict[str, Any]:
     values = json_object(folder / CONFIG)
     check_fixed(values, FIXED, file=f"{folder.name}/{CONFIG}")
     return values
 
 
-def _settings(path: Path) -> dict[str, Any]:
+def _read_settings(path: Path) -> dict[str, Any]:
     return json_object(path / SETTINGS) if (path / SETTINGS).is_file() else {}
 
 
@@ -168,10 +168,10 @@ def write(checkpoint: Checkpoint, folder: Path) -> tuple[str, ...]:
     lengths = {"max_seq_length": metadata.max_length, "do_lower_case": False}
     write_json(folder / SENTENCES, lengths)
     size, num_dense = metadata.config.hidden_size, 0
-    # All versions read the flags, if these can state the order of the poolings.
+    # All versions read the flags, but flags cannot state every order of poolings.
     flags = {flag: mode in embedding.pooling for flag, mode in FLAGS.items()}
-    is_in_order = [FLAGS[flag] for flag, on in flags.items() if on] == [*embedding.pooling]
-    stated = flags if is_in_order else {"pooling_mode": [*embedding.pooling]}
+    is_in_order = [FLAGS[flag] for flag, on in flags.items() if on] == list(embedding.pooling)
+    stated = flags if is_in_order else {"pooling_mode": list(embedding.pooling)}
     folders: dict[str, dict] = {f"1_{POOLING}": {"word_embedding_dimension": size, **stated}}
     sizes, activations = embedding.sizes(size), {v: k for k, v in ACTIVATIONS.items()}
     for index, module in enumerate(embedding.modules):
@@ -195,8 +195,8 @@ def write(checkpoint: Checkpoint, folder: Path) -> tuple[str, ...]:
         )
     listed = []
     for index, path in enumerate(["", *folders]):
-        kind = f"{LIBRARY}.models.{path.partition('_')[2] or TRANSFORMER}"
-        listed.append({"idx": index, "name": str(index), "path": path, "type": kind})
+        class_name = f"{LIBRARY}.models.{path.partition('_')[2] or TRANSFORMER}"
+        listed.append({"idx": index, "name": str(index), "path": path, "type": class_name})
     write_json(folder / MODULES, listed)
     for name, values in folders.items():
         write_json(folder / name / CONFIG, values)

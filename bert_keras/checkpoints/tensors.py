@@ -14,8 +14,8 @@ from bert_keras.files import StrPath, existing_file
 if TYPE_CHECKING:  # checkpoints are recognised before Keras is imported
     import keras
 
-_STRIP = 16  # rows of a transpose at once; with all rows at once, it takes three times as long
-# Integers of other types are quantized weights; old files have position ids in int64.
+_STRIP = 16  # rows to transpose at once; all rows at once take three times as long
+# Old files have position ids in int64; integers of other types are quantized weights.
 _DTYPES = ("F32", "F64", "F16", "BF16", "I64")
 
 
@@ -24,7 +24,7 @@ class StoredTensor:
     """An array that stays in its file, or in a variable, until `read` is called."""
 
     shape: tuple[int, ...]
-    read: Callable[[], np.ndarray]  # returns the array, floats of any dtype as float32
+    read: Callable[[], np.ndarray]  # returns the array; floats become float32
 
     def transposed(self) -> "StoredTensor":
         """Returns the transpose of this matrix."""
@@ -44,11 +44,11 @@ class StoredTensor:
             return [self]
         size = self.shape[0] // count
         shape, starts = (size, *self.shape[1:]), range(0, self.shape[0], size)
-        return [of_array(shape, lambda n=n: self.read()[n : n + size]) for n in starts]
+        return [lazy_array(shape, lambda i=i: self.read()[i : i + size]) for i in starts]
 
 
-def of_array(shape: Sequence[int], make: Callable[[], np.ndarray]) -> StoredTensor:
-    """Returns an array that the function `make` computes."""
+def lazy_array(shape: Sequence[int], make: Callable[[], np.ndarray]) -> StoredTensor:
+    """Returns an array that the function `make` computes when it is read."""
     return StoredTensor((*shape,), make)
 
 
@@ -57,19 +57,19 @@ def join_tensors(tensors: Sequence[StoredTensor]) -> StoredTensor:
     if len(tensors) == 1:
         return tensors[0]
     shape = (sum(each.shape[0] for each in tensors), *tensors[0].shape[1:])
-    return of_array(shape, lambda: np.concatenate([each.read() for each in tensors]))
+    return lazy_array(shape, lambda: np.concatenate([each.read() for each in tensors]))
 
 
 def stored_weight(weight: "keras.Variable") -> StoredTensor:
     """Wraps a variable as a StoredTensor, whose `read` copies the values to NumPy."""
     import keras
 
-    return of_array(weight.shape, lambda: keras.ops.convert_to_numpy(weight))
+    return lazy_array(weight.shape, lambda: keras.ops.convert_to_numpy(weight))
 
 
 def named_weights(model: "keras.Model") -> "dict[str, keras.Variable]":
     """Returns every weight by its public name, such as `encoder/layer_0/attention/query/kernel`."""
-    prefix = f"{model.path or model.name}/"  # the path if another model or scope built it
+    prefix = f"{model.path or model.name}/"  # `path` is set if a model or scope built it
     kind = getattr(model, "kind", None)
     part = "encoder/" if kind and kind.model == "BertEncoder" else ""
     return {part + weight.path.removeprefix(prefix): weight for weight in model.weights}
@@ -79,9 +79,9 @@ def stored_tensors(path: StrPath) -> dict[str, StoredTensor]:
     """Returns the arrays of a .safetensors file by name."""
     path = existing_file(path)
 
-    def stored(name: str, shape: Sequence[int]) -> StoredTensor:
+    def defer(name: str, shape: Sequence[int]) -> StoredTensor:
         def read() -> np.ndarray:
-            # Opened for each array: the pages of a mapped file count as memory of the process.
+            # Opened for each array, because the pages of a mapped file count as process memory.
             with safe_open(path, framework="numpy") as file:
                 return file.get_tensor(name).astype(np.float32, copy=False)
 
@@ -95,15 +95,15 @@ def stored_tensors(path: StrPath) -> dict[str, StoredTensor]:
                     raise InputError(
                         f"{path}: {name} is {each.get_dtype()}; save the model without quantization"
                     )
-            return {name: stored(name, each.get_shape()) for name, each in slices.items()}
+            return {name: defer(name, each.get_shape()) for name, each in slices.items()}
     except SafetensorError as error:
-        remedy = "copy it again, in a clone by git lfs pull"
-        raise InputError(f"{path} is damaged ({error}); {remedy}") from error
+        message = f"{path} is damaged ({error}); copy it again, in a clone by git lfs pull"
+        raise InputError(message) from error
 
 
 def write_tensors(
     path: StrPath, tensors: Mapping[str, StoredTensor], *, metadata: dict[str, str] | None = None
 ) -> None:
-    """Writes arrays in float32 as a .safetensors file; `metadata` are strings for its header."""
+    """Writes arrays in float32 as a .safetensors file with `metadata` in its header."""
     arrays = {name: np.asarray(tensors[name].read(), np.float32, order="C") for name in tensors}
     save_file(arrays, path, metadata=metadata)

@@ -22,15 +22,14 @@ from bert_keras.runs.settings import pretrain_settings
 from bert_keras.serving.client import Client
 from bert_keras.serving.server import running_server
 from tfrecords_tools.build import build
-from tfrecords_tools.corpus import documents
-from tfrecords_tools.corpus import files as corpus_files
+from tfrecords_tools.corpus import corpus_files, read_documents
 from tfrecords_tools.settings import BuildSettings
 from tfrecords_tools.vocab import train_vocabulary
 
 VOCABULARY_SIZE = 4_000
 COLUMNS = ("text", "label")
 NUM_LABELS = 4  # one label for each of the longest documents of the corpus
-MIN_WORDS = 6  # of a paragraph; shorter ones hardly depend on their document
+MIN_WORDS = 6  # shorter paragraphs hardly depend on their document
 DEV_RATE = 0.2  # fraction of the paragraphs that is held out
 HELD_OUT_RATE = 0.03  # fraction of the documents on which the pretrained model is scored
 NUM_LABELLED = 80  # paragraphs with `pretrained`: too few for a model of words alone
@@ -51,7 +50,7 @@ def demo(
 
     Args:
         corpus: Text files, in which a blank line ends a document; by default Python's reference.
-        pretrained: A checkpoint that replaces the pretraining.
+        pretrained: A checkpoint to use instead of pretraining.
         output: The folder of all demos.
         num_steps: Pretraining steps; by default as in the recipe.
     """
@@ -59,7 +58,7 @@ def demo(
     recipe, _ = pretrain_settings("demo", teacher=None, changes=changes)
     files = corpus and corpus_files(corpus)
     numbered = (Path(output, str(number)) for number in itertools.count(1))
-    folder = next(each for each in numbered if not each.exists())  # keeps the folder of older demos
+    folder = next(path for path in numbered if not path.exists())  # keeps folders of older demos
     folder.mkdir(parents=True)
     print(f"bert-keras demo: all results are written to {folder}\n")
     files = files or [_write_language_reference(folder / "corpus.txt")]
@@ -168,7 +167,7 @@ def _write_language_reference(path: Path) -> Path:
 def _write_rows(files: Sequence[StrPath], folder: Path, *, seed: int, num_train: int | None) -> str:
     """Writes distinct paragraphs with labels as train.tsv and dev.tsv; returns one of dev.tsv."""
     labelled = []
-    for lines in documents(files, stage="label paragraphs"):
+    for lines in read_documents(files, stage="label paragraphs"):
         texts = [line for line in lines if "\t" not in line and len(line.split()) >= MIN_WORDS]
         labelled.append((" ".join(lines[0].split()[:5]), texts))
     longest = sorted(labelled, key=lambda each: -len(each[1]))[:NUM_LABELS]
@@ -185,10 +184,10 @@ def _write_rows(files: Sequence[StrPath], folder: Path, *, seed: int, num_train:
     random.Random(seed).shuffle(rows)
     num_dev = round(DEV_RATE * len(rows))
     dev, train = rows[:num_dev], rows[num_dev:][:num_train]
-    trained = {label for _, label in train}
-    if not num_dev or len(trained) < 2 or trained != {label for _, label in rows}:
-        found = f"{counted(len(rows), 'unique paragraph')} of {MIN_WORDS} or more words"
-        raise InputError(f"the corpus has {found}, too few for a classifier; use a larger one")
+    train_labels = {label for _, label in train}
+    if not num_dev or len(train_labels) < 2 or train_labels != {label for _, label in rows}:
+        size = f"{counted(len(rows), 'unique paragraph')} of {MIN_WORDS} or more words"
+        raise InputError(f"the corpus has {size}, too few for a classifier; use a larger one")
     for name, part in (("dev.tsv", dev), ("train.tsv", train)):
         lines = ["\t".join(row) for row in (COLUMNS, *part)]
         write_text(folder / name, "\n".join(lines) + "\n")

@@ -7,7 +7,7 @@ from bert_keras.cli.program import command
 from bert_keras.downstream.catalog import ALIASES, DESCRIPTIONS, ZERO_SHOT
 from bert_keras.families import hub_names, presets
 
-KINDS = ("tasks", "recipes", "models", "sizes")
+LISTS = ("tasks", "recipes", "models", "sizes")
 # Recipe -> result: the masked-LM loss on held-out text and, in brackets, the loss of guessing by
 # frequency (docs/reference/recipes.md).
 MEASURED = {
@@ -33,7 +33,7 @@ MEASURED = {
 
 
 @command(
-    option("kind", "|".join(KINDS), "what to list", choices=KINDS),
+    option("kind", "|".join(LISTS), "what to list", choices=LISTS),
     examples="  bert-keras list tasks",
 )
 def list_(options: argparse.Namespace) -> None:

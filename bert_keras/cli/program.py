@@ -10,7 +10,7 @@ from typing import Any
 
 from bert_keras.arguments import Program, checked, one_of, option
 from bert_keras.checkpoints.formats import detect_format
-from bert_keras.checkpoints.hub import located
+from bert_keras.checkpoints.hub import locate
 from bert_keras.distribution import PRECISIONS, STRATEGIES
 from bert_keras.downstream.catalog import task_names
 from bert_keras.errors import InputError, print_field, printable, require
@@ -51,26 +51,26 @@ def values(options: argparse.Namespace, *names: str) -> dict[str, Any]:
 
 
 def print_table(scores: dict) -> None:
-    """Prints one line for each score, and one for the three scores of each type of entities."""
+    """Prints a line for each score; the three scores of a type of entities share a line."""
     width = max([34, *(len(name) + 1 for name in scores)])
     for name, value in scores.items():
-        kind, _, score = name.rpartition(" ")
-        if kind and score in ("precision", "recall"):
+        entity_type, _, score = name.rpartition(" ")
+        if entity_type and score in ("precision", "recall"):
             continue
-        number = f"{value:>12,.4f}" if isinstance(value, float) else f"{value:>12,}"
-        if kind and score == "f1":
-            precision, recall = scores[f"{kind} precision"], scores[f"{kind} recall"]
-            number += f"   precision {precision:.4f}   recall {recall:.4f}"
-        print(f"{printable(name):<{width}}{number}")
+        text = f"{value:>12,.4f}" if isinstance(value, float) else f"{value:>12,}"
+        if entity_type and score == "f1":
+            precision, recall = (scores[f"{entity_type} {n}"] for n in ("precision", "recall"))
+            text += f"   precision {precision:.4f}   recall {recall:.4f}"
+        print(f"{printable(name):<{width}}{text}")
 
 
 def start_keras(
     options: argparse.Namespace, *, backends: Sequence[str] = ("tensorflow", "jax")
 ) -> None:
     """Finds the checkpoints of a command, then imports TensorFlow if it is Keras' backend."""
-    for name in {"model", "pretrained", "teacher"} & {*vars(options)}:
+    for name in {"model", "pretrained", "teacher"} & set(vars(options)):
         if path := getattr(options, name):
-            detect_format(located(path))
+            detect_format(locate(path))
     backend = os.environ.get("KERAS_BACKEND", "tensorflow")
     if backend not in backends:
         raise InputError(f"KERAS_BACKEND is {backend}; set KERAS_BACKEND={' or '.join(backends)}")
@@ -86,7 +86,7 @@ def start_keras(
 
 @contextlib.contextmanager
 def _silent_stderr() -> Iterator[None]:
-    """Discards stderr: on import, TensorFlow's C++ code prints notes that no setting turns off."""
+    """Discards stderr, because no setting silences TensorFlow's C++ code during the import."""
     stderr = os.dup(2)
     with open(os.devnull, "w") as nowhere:
         os.dup2(nowhere.fileno(), 2)
@@ -101,7 +101,7 @@ def _silent_stderr() -> Iterator[None]:
 def devices(
     options: argparse.Namespace, *, hidden_size: int = 0, trains_several: bool = False
 ) -> Iterator[None]:
-    """Sets the dtype policy and enters the scope of the strategy that `DEVICES` name."""
+    """Sets the dtype policy and enters the strategy's scope, as the options `DEVICES` state."""
     import keras
 
     from bert_keras.distribution.numerics import named_policy

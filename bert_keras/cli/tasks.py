@@ -7,7 +7,7 @@ import os
 from functools import partial
 
 from bert_keras.arguments import checked, count, flag, option, required
-from bert_keras.cli.answers import answers, check_texts, is_exported, lines
+from bert_keras.cli.answers import answer_lines, ask_model, check_texts, is_exported
 from bert_keras.cli.program import (
     FILE,
     MODEL,
@@ -102,19 +102,19 @@ def predict(options: argparse.Namespace) -> None:
     unused = ("json",) if options.data else ("task", "changes", "output", "submission")
     for name in unused:
         if getattr(options, name):
-            one = "--set" if name == "changes" else f"--{name}"
-            raise InputError(f"{one} has no effect with {'--data' if options.data else 'texts'}")
+            given = "--set" if name == "changes" else f"--{name}"
+            raise InputError(f"{given} has no effect with {'--data' if options.data else 'texts'}")
     if options.data:
         _predict_file(options)
         return
     if not is_exported(options.model):
         check_texts(options.model, options.texts)
         start_keras(options)
-    kind, found = answers(options.model, options.texts)
+    kind, answers = ask_model(options.model, options.texts)
     if options.json:
-        text = json.dumps([answer for _, answer in found], indent=2, ensure_ascii=False)
+        text = json.dumps([answer for _, answer in answers], indent=2, ensure_ascii=False)
     else:
-        text = "\n".join(lines(kind, found))
+        text = "\n".join(answer_lines(kind, answers))
     print(printable(text))
 
 

@@ -9,7 +9,7 @@ from typing import Any
 from bert_keras.arguments import checked, count, flag, one_of, option, required
 from bert_keras.checkpoints import keras_hub_preset
 from bert_keras.checkpoints.formats import detect_format, stored_config
-from bert_keras.checkpoints.hub import located
+from bert_keras.checkpoints.hub import locate
 from bert_keras.cli.program import (
     DEVICES,
     TASK_HELP,
@@ -31,15 +31,15 @@ from bert_keras.runs.outcome import check_run
 from bert_keras.runs.recipes import FINETUNE, PRETRAIN, FinetuneRecipe
 from bert_keras.runs.settings import (
     TaskData,
-    described,
+    describe_settings,
     finetune_settings,
     pretrain_settings,
     read_task_data,
 )
 from bert_keras.text.fast_tokenizer import records_vocabulary
-from tfrecords_tools.corpus import files as corpus_files
+from tfrecords_tools.corpus import corpus_files
 
-# Recipe of a fine-tuning without --recipe -> when it is used
+# Default recipe of a fine-tuning run -> the models that it is for
 DEFAULTS = {"paper": " (hidden sizes from 768)", "small-models": " (smaller sizes, if different)"}
 
 
@@ -56,7 +56,7 @@ class SettingsHelp(argparse.Action):
                 title = f"--set FIELD=VALUE of {type(one).__name__}"
                 if hasattr(one, "batch_size"):
                     title += f" in the recipe {name}{use}"
-                group, fields = parser.add_argument_group(title), described(one)
+                group, fields = parser.add_argument_group(title), describe_settings(one)
                 for field, text in fields.items():
                     if field not in shown:  # small-models shows only its differences from paper
                         group.add_argument(field, metavar=field, help=text.replace("%", "%%"))
@@ -87,7 +87,7 @@ SPECIAL = (
 
 
 def _changes(options: argparse.Namespace, *names: str) -> list[str]:
-    """Returns the values of --set and of the options that stand for some of them."""
+    """Returns the values of --set, and of the options for single settings, as FIELD=VALUE."""
     names = ("learning_rate", "batch_size", "seed", *names)
     given = values(options, *names).items()
     return [*options.changes, *(f"{name}={value}" for name, value in given if value is not None)]
@@ -104,7 +104,7 @@ def _print_scores(scores: dict, output: str, *, which: str = "") -> None:
         return
     print_table(scores)
     if (rows := scores.get("dev_rows", 200)) < 200 and "accuracy" in scores and "f1" not in scores:
-        rate = (scores["accuracy"] * rows + 1) / (rows + 2)  # above 0 and below 1
+        rate = (scores["accuracy"] * rows + 1) / (rows + 2)  # strictly between 0 and 1
         error = 100 * (rate * (1 - rate) / rows) ** 0.5
         print_field("note", f"accuracy has a standard error of {error:.1f} points, {rows} dev rows")
     print_field("model", f"{output}/model{which}")
@@ -113,7 +113,7 @@ def _print_scores(scores: dict, output: str, *, which: str = "") -> None:
 
 @command(
     option("--corpus", "FILE", "text files; a blank line ends a document", [], nargs="+"),
-    option("--from", "CHECKPOINT", "checkpoint that replaces the pretraining", dest="pretrained"),
+    option("--from", "CHECKPOINT", "checkpoint to use instead of pretraining", dest="pretrained"),
     option("-o --output", "DIR", "folder of all demos", "demo"),
     option("--steps", "N", "number of pretraining steps", dest="num_steps", type=count),
     option("--seed", "N", "seed of all random numbers", 1),
@@ -122,7 +122,7 @@ def _print_scores(scores: dict, output: str, *, which: str = "") -> None:
 def demo(options: argparse.Namespace) -> None:
     """Run every stage once, from text to a served prediction, in minutes on two CPU cores."""
     if options.corpus:
-        corpus_files(options.corpus)  # all of them exist
+        corpus_files(options.corpus)  # raises InputError if one does not exist
     start_keras(options, backends=("tensorflow",))
     from bert_keras.cli.demo import demo
 
@@ -210,7 +210,7 @@ def finetune(options: argparse.Namespace) -> None:
     names = {change.partition("=")[0] for change in changes}
     if is_study and ("seed" in names or (rates is not None and "learning_rate" in names)):
         raise InputError("a study sets the seed and the --learning-rates; omit their other options")
-    if detect_format(located(options.pretrained)) is keras_hub_preset:
+    if detect_format(locate(options.pretrained)) is keras_hub_preset:
         start_keras(options)  # before KerasHub computes the configuration
     arguments = {"changes": changes, **values(options, "pretrained", "teacher")}
     task, recipe, teacher = finetune_settings(options.task, options.recipe, **arguments)
@@ -256,9 +256,9 @@ def _finetuning_data(options: argparse.Namespace) -> str | dict[str, str]:
     if bool(data) == bool(train) or (data and dev):
         raise InputError("give either --data DIR, or --train FILE with or without --dev FILE")
     if (data and os.path.isfile(data)) or (train and os.path.isdir(train)):
-        given, remedy = (f"--data {data}", "--train") if data else (f"--train {train}", "--data")
-        kind = "file" if data else "folder"
-        raise InputError(f"{given} is a {kind}; give it as {remedy} {data or train}")
+        if data:
+            raise InputError(f"--data {data} is a file; give it as --train {data}")
+        raise InputError(f"--train {train} is a folder; give it as --data {train}")
     return data or ({"train": train, "dev": dev} if dev else {"train": train})
 
 
@@ -275,7 +275,7 @@ def reproduce(options: argparse.Namespace) -> None:
     """Repeat a table or figure of the paper; the same command continues an interrupted run."""
     _require_output(options)
     experiment, scale = EXPERIMENTS[options.table], SCALES[options.scale]
-    scale.experiment(experiment).inputs(options.data)  # InputError without the table or its data
+    scale.experiment(experiment).inputs(options.data)  # raises InputError without data
     start_keras(options)
     from bert_keras.experiments.run import plan, reproduce
 

@@ -16,7 +16,7 @@ _reading_errors: list[InputError] = []  # raised while TensorFlow read batches
 
 
 class Batches(keras.utils.PyDataset):
-    """Batches in a fixed order; `read(first)` yields batch number `first` and all later ones.
+    """Batches in a fixed order; `read(first)` yields them from the index `first` on.
 
     `spec` is a batch of `keras.KerasTensor` with None for sizes that differ between batches.
     """
@@ -41,13 +41,13 @@ class Batches(keras.utils.PyDataset):
         self._next = index + 1
         return next(self._iterator)
 
-    def skip(self, number: int) -> "Batches":
-        """Returns the batches without the first `number` of them."""
-        left = None if self._num_batches is None else max(0, self._num_batches - number)
-        return Batches(lambda first: self._read(number + first), spec=self._spec, num_batches=left)
+    def skip(self, count: int) -> "Batches":
+        """Returns the batches without the first `count` of them."""
+        left = None if self._num_batches is None else max(0, self._num_batches - count)
+        return Batches(lambda first: self._read(count + first), spec=self._spec, num_batches=left)
 
     def for_fit(self):
-        """Returns a `tf.data.Dataset` of the batches with TensorFlow, otherwise the batches."""
+        """Returns a `tf.data.Dataset` if TensorFlow is the backend, otherwise `self`."""
         if keras.config.backend() != "tensorflow":
             return self
         import tensorflow as tf
@@ -56,7 +56,7 @@ class Batches(keras.utils.PyDataset):
             lambda each: tf.TensorSpec(each.shape, each.dtype), self._spec
         )
 
-        def copies() -> Iterator:  # TensorFlow may write to the memory of the arrays
+        def copy_batches() -> Iterator:  # TensorFlow may write to the memory of the arrays
             try:
                 for batch in self:
                     yield tree.map_structure(np.array, batch)
@@ -64,11 +64,11 @@ class Batches(keras.utils.PyDataset):
                 _reading_errors.append(error)
                 raise
 
-        dataset = tf.data.Dataset.from_generator(copies, output_signature=signature)
+        dataset = tf.data.Dataset.from_generator(copy_batches, output_signature=signature)
         # If Keras does not know the number of batches, it runs one step too many and includes it in
         # the mean losses.
-        number = tf.data.INFINITE_CARDINALITY if self._num_batches is None else self._num_batches
-        dataset = dataset.apply(tf.data.experimental.assert_cardinality(number))
+        count = tf.data.INFINITE_CARDINALITY if self._num_batches is None else self._num_batches
+        dataset = dataset.apply(tf.data.experimental.assert_cardinality(count))
         # With autotuning, the end of an iterator can wait for a sleeping thread, for up to ten
         # seconds in long runs.
         options = tf.data.Options()
@@ -82,14 +82,14 @@ def batches_of(
     *,
     num_batches: int | None = None,
 ) -> Batches:
-    """Returns the batches of the given rows, without end if there is no `num_batches`."""
+    """Returns the batches of the given rows, which are endless if `num_batches` is None."""
 
     def read(first: int) -> Iterator[tuple]:
         return map(encoded.batch, islice(row_batches(), first, None))
 
     def spec(array):
-        # The same in every batch: G of [B, G, T], and the layers and the size of the features of a
-        # frozen encoder, [rows, words, layers, size].
+        # These axes have the same size in every batch: G of [B, G, T], and the layers and the
+        # hidden size of the features of a frozen encoder, [B, W, K, D].
         fixed = {3: (1,), 4: (2, 3)}.get(array.ndim, ())
         shape = [size if axis in fixed else None for axis, size in enumerate(array.shape)]
         return keras.KerasTensor(shape, array.dtype.name)

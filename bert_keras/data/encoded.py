@@ -14,22 +14,22 @@ from bert_keras.text.vocab import Vocabulary
 
 # Shuffled examples are sorted by length within pools of this many batches.
 BATCHES_PER_POOL = 50
-FEWEST_COLUMNS = 16  # of a batch with JAX
+FEWEST_COLUMNS = 16  # the smallest number of columns of a batch with JAX
 
 
 class Encoded(abc.ABC):
     """N encoded rows, one or more for each example; `batch` builds padded arrays."""
 
-    lengths: np.ndarray  # int64 [N], the tokens of each row, special tokens included
+    lengths: np.ndarray  # int64 [N], the number of tokens of each row with special tokens
 
     @property
     def num_cut(self) -> int:
-        """The number of examples whose ends are cut because they exceed the maximum length."""
+        """The number of examples that are cut because they exceed the maximum length."""
         return 0
 
     @property
     def examples(self) -> np.ndarray:
-        """The number of the example of each row, int64 [N]."""
+        """The index of the example of each row, int64 [N]."""
         return np.arange(len(self))
 
     def __len__(self) -> int:
@@ -37,14 +37,14 @@ class Encoded(abc.ABC):
 
     @abc.abstractmethod
     def batch(self, rows: np.ndarray) -> tuple:
-        """Returns (inputs, targets, weights), or fewer, of some rows, int [B], for `model.fit`."""
+        """Returns (inputs, targets, weights) of the given rows, int [B]; the last may be absent."""
 
     def num_columns(self, rows: np.ndarray) -> int:
         """Returns the columns of a batch: the length of the longest row, or more with JAX."""
         return num_columns(int(self.lengths[rows].max()), int(self.lengths.max()))
 
     def shuffled_batches(self, *, batch_size: int, seed: int) -> Iterator[np.ndarray]:
-        """Yields the rows of training batches without end; see `length_grouped_batches`."""
+        """Yields the rows of endless training batches; see `length_grouped_batches`."""
         return length_grouped_batches(self.lengths, batch_size=batch_size, seed=seed)
 
 
@@ -56,16 +56,16 @@ class EncodedTexts(Encoded):
     loses tokens at the end of its longer text.
     """
 
-    texts: tuple[Sequence[Sequence[int]], ...]  # ids of the first, and second text of each sequence
-    targets: np.ndarray | None = None  # of the loss, [N] or [N, num_labels]; None without a loss
-    weights: np.ndarray | None = None  # of the rows in the loss, [N]
+    texts: tuple[Sequence[Sequence[int]], ...]  # token ids of first texts, and maybe second texts
+    targets: np.ndarray | None = None  # [N] or [N, num_labels], or None if there is no loss
+    weights: np.ndarray | None = None  # [N], the weight of each row in the loss
     max_length: int  # maximum number of tokens of a sequence, special tokens included
     vocabulary: Vocabulary
     num_sequences: int = 1  # G
 
     @cached_property
     def full_lengths(self) -> np.ndarray:
-        """The tokens of the longest sequence of each example before it is cut, int64 [N]."""
+        """The number of tokens of each example's longest sequence before it is cut, int64 [N]."""
         counts_KX = np.array([[len(ids) for ids in text] for text in self.texts], np.int64)
         counts_X = counts_KX.sum(axis=0) + self.vocabulary.num_specials(len(self.texts))
         return counts_X.reshape(-1, self.num_sequences).max(axis=1)
@@ -80,7 +80,7 @@ class EncodedTexts(Encoded):
 
     def batch(self, rows: np.ndarray) -> tuple:
         sequences_BG = rows[:, None] * self.num_sequences + np.arange(self.num_sequences)
-        texts = [[text[number] for number in sequences_BG.ravel().tolist()] for text in self.texts]
+        texts = [[text[index] for index in sequences_BG.ravel().tolist()] for text in self.texts]
         limits = {"max_length": self.max_length, "num_columns": num_columns}
         inputs = pack(*texts, vocabulary=self.vocabulary, **limits)
         if self.num_sequences > 1:
@@ -91,7 +91,7 @@ class EncodedTexts(Encoded):
 
 
 def say_cut(*parts: Encoded, max_length: int) -> None:
-    """Prints on stderr how many texts of all parts are cut, if there are any."""
+    """Prints on stderr how many texts are cut, if there are any."""
     if num_cut := sum(each.num_cut for each in parts):
         print(
             f"{num_cut:,} of {sum(map(len, parts)):,} texts have more than {max_length} tokens; "
@@ -100,29 +100,29 @@ def say_cut(*parts: Encoded, max_length: int) -> None:
         )
 
 
-def num_columns(longest: int, most: int) -> int:
+def num_columns(longest: int, limit: int) -> int:
     """Returns the columns of a batch whose longest row has `longest` tokens."""
     keras = sys.modules.get("keras")  # a server without it has no JAX either
     if keras is None or keras.config.backend() != "jax":
         return longest
-    # XLA compiles each shape, so there are few.
-    return min(most, max(FEWEST_COLUMNS, 1 << (longest - 1).bit_length()))
+    # Few shapes occur, because XLA compiles each of them.
+    return min(limit, max(FEWEST_COLUMNS, 1 << (longest - 1).bit_length()))
 
 
 def length_grouped_batches(
     lengths: np.ndarray, *, batch_size: int, seed: int
 ) -> Iterator[np.ndarray]:
-    """Yields shuffled batches of row indices, int64 [B], without end, every row once an epoch.
+    """Yields endless shuffled batches of row indices, int64 [B], with each row once per epoch.
 
-    The order of an epoch depends only on the seed and the number of the epoch. The last batch of an
-    epoch may be smaller.
+    The order of an epoch depends only on the seed and the index of the epoch. One batch of an epoch
+    may be smaller.
     """
     for epoch in itertools.count():
         random = np.random.default_rng((seed, epoch))
-        rows = np.concatenate(_sorted_pools(lengths, batch_size=batch_size, random=random))
+        rows = np.concatenate(_sort_in_pools(lengths, batch_size=batch_size, random=random))
         batches = [rows[start : start + batch_size] for start in range(0, len(rows), batch_size)]
-        for number in random.permutation(len(batches)):
-            yield batches[number]
+        for index in random.permutation(len(batches)):
+            yield batches[index]
 
 
 def distinct_batches(
@@ -130,29 +130,29 @@ def distinct_batches(
 ) -> Iterator[np.ndarray]:
     """Same as `length_grouped_batches`, but no two rows of a batch have a text in common.
 
-    A row that has a text in common with a batch moves to a later batch. Batches that this leaves
-    incomplete get rows of the next pool, or end the epoch incomplete.
+    A row that has a text in common with a batch moves to a later batch. The rows of batches that
+    are not full move to the next pool. At the end of an epoch, such batches stay smaller.
 
     Args:
-        lengths: int [N], the tokens of each row.
-        texts_NG: int, the numbers of the texts of each row.
+        lengths: int [N], the number of tokens of each row.
+        texts_NG: int, an id for each text of each row; equal texts have equal ids.
     """
     for epoch in itertools.count():
         random = np.random.default_rng((seed, epoch))
         batches, incomplete = [], np.zeros(0, np.int64)
-        for pool in _sorted_pools(lengths, batch_size=batch_size, random=random):
+        for pool in _sort_in_pools(lengths, batch_size=batch_size, random=random):
             rows = np.concatenate([incomplete, pool])
             rows = rows[np.argsort(-lengths[rows], kind="stable")]
-            parts = _distinct_parts(rows, texts_NG, batch_size=batch_size)
+            parts = _divide_distinct(rows, texts_NG, batch_size=batch_size)
             batches += [part for part in parts if len(part) == batch_size]
             rest = [part for part in parts if len(part) < batch_size]
             incomplete = np.array([row for part in rest for row in part], np.int64)
-        batches += _distinct_parts(incomplete, texts_NG, batch_size=batch_size)
-        for number in random.permutation(len(batches)):
-            yield np.array(batches[number])
+        batches += _divide_distinct(incomplete, texts_NG, batch_size=batch_size)
+        for index in random.permutation(len(batches)):
+            yield np.array(batches[index])
 
 
-def _sorted_pools(
+def _sort_in_pools(
     lengths: np.ndarray, *, batch_size: int, random: np.random.Generator
 ) -> list[np.ndarray]:
     """Divides shuffled rows into pools, and sorts each pool by length, longest rows first."""
@@ -161,19 +161,19 @@ def _sorted_pools(
     return [pool[np.argsort(-lengths[pool], kind="stable")] for pool in pools]
 
 
-def _distinct_parts(rows: np.ndarray, texts_NG: np.ndarray, *, batch_size: int) -> list[list[int]]:
+def _divide_distinct(rows: np.ndarray, texts_NG: np.ndarray, *, batch_size: int) -> list[list[int]]:
     """Divides rows into batches of rows without common texts, in order as far as possible."""
     batches: list[list[int]] = []
-    next_batch: dict[int, int] = {}  # of each text, one past the last batch that contains it
-    first = 0  # the first batch that is not full
+    next_batch: dict[int, int] = {}  # text -> index after the last batch that contains it
+    first = 0  # index of the first batch that is not full
     for row, texts in zip(rows.tolist(), texts_NG[rows].tolist(), strict=True):
-        number = max(first, *(next_batch.get(text, 0) for text in texts))
-        while number < len(batches) and len(batches[number]) == batch_size:
-            number += 1
-        if number == len(batches):
+        index = max(first, *(next_batch.get(text, 0) for text in texts))
+        while index < len(batches) and len(batches[index]) == batch_size:
+            index += 1
+        if index == len(batches):
             batches.append([])
-        batches[number].append(row)
-        next_batch.update(dict.fromkeys(texts, number + 1))
+        batches[index].append(row)
+        next_batch.update(dict.fromkeys(texts, index + 1))
         while first < len(batches) and len(batches[first]) == batch_size:
             first += 1
     return batches

@@ -22,7 +22,7 @@ class MaskingPolicy:
     """How many tokens are predicted, and what replaces them (BERT paper, section 3.1).
 
     Raises:
-        InputError: A field has an impossible value; the message names it.
+        InputError: A field has an invalid value.
 
     Example:
 
@@ -31,15 +31,15 @@ class MaskingPolicy:
     ```
     """
 
-    mask_rate: float = setting(0.15, "fraction of the tokens, special ones included, to predict")
+    mask_rate: float = setting(0.15, "fraction of the tokens to predict; [CLS] and [SEP] count")
     max_predictions: int = setting(20, "maximum number of predicted tokens of a sequence")
     mask_share: float = setting(0.8, "fraction of the predicted tokens that become [MASK]")
-    random_share: float = setting(0.1, "fraction of them that become a random token")
+    random_share: float = setting(0.1, "fraction of predicted tokens that become a random token")
     unit: str = setting("token", 'what is chosen: a "token", or a "word" with all its tokens')
-    max_ngram: int = setting(1, "most adjacent units chosen together: n of them with weight 1/n")
+    max_ngram: int = setting(1, "longest n-gram of units chosen together; length n has weight 1/n")
 
     def __post_init__(self):
-        check_range(self, "more than 0, up to 1", "mask_rate")
+        check_range(self, "more than 0, up to 1", "mask_rate")  # the text selects the range
         check_least(self, 1, "max_predictions")
         check_least(self, 1, "max_ngram", most=1_000)
         check_choice(self, "unit", UNITS)
@@ -51,7 +51,7 @@ class MaskingPolicy:
         return 1 - (self.mask_share + self.random_share)
 
     def num_predictions(self, lengths: np.ndarray) -> np.ndarray:
-        """Returns the number of tokens to predict in sequences of `lengths` tokens, int [B]."""
+        """Returns how many tokens to predict in sequences of `lengths` tokens, int [B]."""
         # Rounds half to even, as google-research/bert does under Python 3.
         counts = np.rint(np.asarray(lengths) * self.mask_rate).astype(np.int64)
         return np.clip(counts, 1, self.max_predictions)
@@ -63,7 +63,7 @@ class Masker:
 
     Attributes:
         policy: How many tokens are predicted, and what replaces them.
-        vocabulary: The vocabulary of the ids.
+        vocabulary: The vocabulary of the token ids.
 
     Example:
 
@@ -88,23 +88,23 @@ class Masker:
 
         Args:
             input_ids: int [B, T]; the array is not modified.
-            generator: Source of all draws.
+            generator: The source of all random numbers.
             continues: bool [B, T], whether a token continues the word of the preceding token; by
                 default, the vocabulary decides.
 
         Returns:
             Masked `input_ids` int32 [B, T], `masked_lm_positions` and `masked_lm_ids` int32 [B, P]
             and `masked_lm_weights` float32 [B, P], where P is the `max_predictions` of the policy.
-            Positions ascend; unused slots are 0.
+            Positions ascend; unused entries are 0.
         """
-        indices = self._chosen_indices(input_ids, continues, generator)
+        indices = self._choose_indices(input_ids, generator, is_continuation_BT=continues)
         masked_ids = np.array(input_ids, np.int32, order="C")
         target_ids = masked_ids.ravel()[indices]
-        masked_ids.ravel()[indices] = self._replacements(target_ids, generator)
+        masked_ids.ravel()[indices] = self._draw_replacements(target_ids, generator)
         rows, columns = np.divmod(indices, input_ids.shape[1])
         num_chosen = np.bincount(rows, minlength=len(input_ids))
-        before = np.cumsum(num_chosen) - num_chosen
-        slots = rows * self.policy.max_predictions + np.arange(len(rows)) - before[rows]
+        num_before_row = np.cumsum(num_chosen) - num_chosen
+        slots = rows * self.policy.max_predictions + np.arange(len(rows)) - num_before_row[rows]
 
         def in_slots(values, dtype):
             filled = np.zeros((len(input_ids), self.policy.max_predictions), dtype)
@@ -118,21 +118,21 @@ class Masker:
             "masked_lm_weights": in_slots(1, np.float32),
         }
 
-    def _chosen_indices(self, input_ids, continues, generator) -> np.ndarray:
-        """Draws the tokens to predict: their indices in the flattened batch, int [N], ascending."""
+    def _choose_indices(self, input_ids, generator, *, is_continuation_BT) -> np.ndarray:
+        """Draws the tokens to predict; returns their ascending indices in the flattened batch."""
         candidates = self._is_candidate[input_ids]
         lengths = np.count_nonzero(input_ids != self.vocabulary.pad_id, axis=1)
         quotas, max_ngram = self.policy.num_predictions(lengths), self.policy.max_ngram
         if self.policy.unit == "token":
             if max_ngram == 1:
                 return choose_tokens(candidates, quotas=quotas, generator=generator)
-            continues = np.zeros_like(candidates)
-        elif continues is None:
-            continues = self.continues[input_ids]
-        words = group_words(candidates, continues=continues)
+            is_continuation_BT = np.zeros_like(candidates)
+        elif is_continuation_BT is None:
+            is_continuation_BT = self.token_is_continuation[input_ids]
+        words = group_words(candidates, is_continuation_BT=is_continuation_BT)
         return choose_words(words, quotas=quotas, max_ngram=max_ngram, generator=generator)
 
-    def _replacements(self, target_ids: np.ndarray, generator: np.random.Generator) -> np.ndarray:
+    def _draw_replacements(self, target_ids, generator: np.random.Generator) -> np.ndarray:
         """Returns the ids that replace the chosen tokens, int [N]."""
         policy = self.policy
         draw = generator.random(len(target_ids), np.float32)
@@ -149,8 +149,8 @@ class Masker:
         return ~np.isin(np.arange(len(self.vocabulary)), fixed)
 
     @cached_property
-    def continues(self) -> np.ndarray:
-        """For each token of the vocabulary, whether it continues a word; bool [V]."""
+    def token_is_continuation(self) -> np.ndarray:
+        """Whether each token of the vocabulary continues a word, bool [V]."""
         return np.array(list(map(self.vocabulary.continues, self.vocabulary.tokens)))
 
     @cached_property
@@ -158,13 +158,13 @@ class Masker:
         """The ids from which random replacements are drawn, int32 [R]."""
         # Without special and [unusedN] tokens; google-research/bert draws from all tokens.
         ids, specials = self.vocabulary.ids, self.vocabulary.specials.tokens
-        used = [n for token, n in ids.items() if token not in specials and not is_unused(token)]
+        used = [i for token, i in ids.items() if token not in specials and not is_unused(token)]
         return np.array(used, np.int32)
 
 
 def replacement_shares(name: str) -> dict[str, float]:
-    """Returns the shares of a name in `REPLACEMENTS`; raises InputError for another name."""
-    check_name(name, REPLACEMENTS, what="replacement, in percent [MASK]-same-random,")
+    """Returns the fields of the policy that a name in `REPLACEMENTS` sets."""
+    check_name(name, REPLACEMENTS, what="replacement (percent: [MASK]-same-random)")
     mask, _, random = (int(percent) / 100 for percent in name.split("-"))
     return {"mask_share": mask, "random_share": random}
 
@@ -172,7 +172,7 @@ def replacement_shares(name: str) -> dict[str, float]:
 def choose_tokens(
     candidates: np.ndarray, *, quotas: np.ndarray, generator: np.random.Generator
 ) -> np.ndarray:
-    """Chooses up to quotas, int [B], of the candidates, bool [B,T], of each row at random.
+    """Chooses at random up to `quotas[b]` of the candidates, bool [B,T], in each row b.
 
     Returns their indices in the flattened batch, int64, ascending.
     """
@@ -183,9 +183,9 @@ def choose_tokens(
     keys = generator.integers(0, 1 << 32, candidates.shape, np.uint32)
     keys = keys >> bits << bits | np.arange(length, dtype=np.uint32)
     keys[~candidates] = np.iinfo(np.uint32).max
-    most = min(int(quotas.max(initial=1)), length)
-    smallest = np.sort(np.partition(keys, most - 1, axis=1)[:, :most], axis=1)
-    last = np.minimum(quotas, most)[:, None] - 1
+    max_quota = min(int(quotas.max(initial=1)), length)
+    smallest = np.sort(np.partition(keys, max_quota - 1, axis=1)[:, :max_quota], axis=1)
+    last = np.minimum(quotas, max_quota)[:, None] - 1
     return np.flatnonzero((keys <= np.take_along_axis(smallest, last, axis=1)) & candidates)
 
 
@@ -195,21 +195,22 @@ class WordIndices(NamedTuple):
     starts: np.ndarray  # int32 [W]
     ends: np.ndarray  # int32 [W], one past the last token of each word
     follows: np.ndarray  # bool [W]: the preceding word ends right before this one, in the same row
-    first: np.ndarray  # int64 [B+1]: the number of the first word of each row, and W
+    row_starts: np.ndarray  # int64 [B+1]: the index of each row's first word, and W at the end
 
 
-def group_words(candidates: np.ndarray, *, continues: np.ndarray) -> WordIndices:
-    """Groups the candidates, bool [B,T], into words; `continues`, bool [B,T], joins tokens."""
-    batch, length = candidates.shape
-    after = np.zeros_like(candidates)
-    after[:, 1:] = candidates[:, :-1] & candidates[:, 1:]
-    joins = after & continues
+def group_words(candidates: np.ndarray, *, is_continuation_BT: np.ndarray) -> WordIndices:
+    """Groups the candidates, bool [B,T], into words; a continuation joins the preceding token."""
+    batch_size, length = candidates.shape
+    follows_candidate = np.zeros_like(candidates)
+    follows_candidate[:, 1:] = candidates[:, :-1] & candidates[:, 1:]
+    joins = follows_candidate & is_continuation_BT
     is_continued = np.zeros_like(joins)
     is_continued[:, :-1] = joins[:, 1:]
     starts = _true_indices(candidates & ~joins)
     ends = _true_indices(candidates & ~is_continued) + np.int32(1)
-    first = np.searchsorted(starts, np.arange(batch + 1, dtype=np.int32) * np.int32(length))
-    return WordIndices(starts, ends, after.ravel()[starts], first)
+    bounds = np.arange(batch_size + 1, dtype=np.int32) * np.int32(length)
+    row_starts = np.searchsorted(starts, bounds)
+    return WordIndices(starts, ends, follows_candidate.ravel()[starts], row_starts)
 
 
 def _true_indices(flags: np.ndarray) -> np.ndarray:
@@ -229,19 +230,19 @@ def choose_words(
 
     Args:
         words: The words of B rows.
-        quotas: int [B], the most tokens to choose of each row.
-        max_ngram: The most adjacent words to choose together.
+        quotas: int [B], the maximum number of tokens to choose in each row.
+        max_ngram: The maximum number of adjacent words to choose together.
     """
-    starts, ends, follows, first = words
+    starts, ends, follows, row_starts = words
     is_chosen = np.zeros(len(starts), bool)
     shuffled = np.arange(len(starts), dtype=np.int32)
     weights = np.cumsum(1 / np.arange(1, max_ngram + 1))
     # One entry for each row that is not complete: `shuffled[lower:upper]` are the words that were
     # not drawn yet, and `space` is the number of tokens that the row may still choose.
-    is_open = (first[1:] > first[:-1]) & (quotas > 0)
-    lower, upper, space = first[:-1][is_open], first[1:][is_open], quotas[is_open]
+    is_open = (row_starts[1:] > row_starts[:-1]) & (quotas > 0)
+    lower, upper, space = row_starts[:-1][is_open], row_starts[1:][is_open], quotas[is_open]
     while len(lower):
-        # An index below each limit, scaled from 32 bits: nearly equal probabilities.
+        # Draws from [lower, upper) of each row, uniformly except for rounding by up to 2^-32.
         bits = generator.integers(0, 1 << 32, len(lower), np.uint32).astype(np.int64)
         drawn = lower + (bits * (upper - lower) >> 32)
         word = shuffled[drawn]

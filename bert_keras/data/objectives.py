@@ -35,9 +35,9 @@ class DynamicMasking:
     masker: Masker
     seed: int
 
-    def masked(self, number: int, features: dict[str, np.ndarray]) -> dict[str, np.ndarray]:
-        """Returns the features of batch `number`, masked, with the features of the predictions."""
-        generator = np.random.default_rng((self.seed, number))
+    def masked(self, batch_index: int, features: dict[str, np.ndarray]) -> dict[str, np.ndarray]:
+        """Returns the features of a batch, masked, with the features of the predictions."""
+        generator = np.random.default_rng((self.seed, batch_index))
         return features | self.masker.mask(features["input_ids"], generator=generator)
 
 
@@ -86,7 +86,7 @@ def next_tokens(features: dict) -> tuple[dict, dict, dict]:
     """Returns (inputs, targets, weights) of left-to-right language modelling.
 
     The target of each position except the last is the next token. Its weight is 1 if both tokens
-    belong to the same sequence, else 0. The names are the same as for `masked`.
+    belong to the same sequence, otherwise 0. The names are the same as for `masked`.
     """
     inputs = _inputs(features)
     positions, _ = record_file.PREDICTION_FEATURES
@@ -100,11 +100,11 @@ def next_tokens(features: dict) -> tuple[dict, dict, dict]:
 def replaced_tokens(features: dict) -> tuple[dict, dict, dict]:
     """Returns (inputs, targets, weights) of replaced-token detection.
 
-    The inputs also have the original tokens, the weights and one uniform integer below 2^24 for
-    each prediction, with which the model draws a token. (Keras would round real numbers to the
-    compute dtype.) It is a hash of the masked row and of the position, so that it depends neither
-    on the batch nor on the device; new masks give new ones. The model determines which tokens were
-    replaced: the target `replaced_token` only has the size of the row, with weight 1 for tokens.
+    The inputs also have the original tokens, their weights, and for each prediction a uniform
+    integer below 2^24, with which the model draws a token. (Keras would round real numbers to the
+    compute dtype.) The integer is a hash of the masked row and of the position, so it depends
+    neither on the batch nor on the device, and new masks give new integers. The model determines
+    the replaced tokens; the target `replaced_token` only gives the shape, with weight 1 for tokens.
     """
     inputs, targets, weights = masked(features)
     positions, target_ids = record_file.PREDICTION_FEATURES
@@ -131,8 +131,8 @@ class PretrainingExamples(NamedTuple):
 
     # Turns a batch of features into (inputs, targets, weights), all NumPy arrays.
     from_features: Callable[[dict], Any]
-    reads_masks: bool = True  # whether records of plain ids are masked before
-    needs_plain_ids: bool = False  # whether records that are masked already are refused
+    reads_masks: bool = True  # whether `from_features` needs masked records
+    needs_plain_ids: bool = False  # whether records that are already masked are refused
 
 
 MASKED_AND_LABELLED = PretrainingExamples(masked_and_labelled)
@@ -147,6 +147,6 @@ def _inputs(features: dict) -> dict:
 
 
 def _cast(values, dtype: str = "int32"):
-    """Casts an array or, in the `map` of a `tf.data.Dataset`, a tensor."""
+    """Casts an array, or a tensor if a `tf.data.Dataset` maps the function."""
     is_array = isinstance(values, np.ndarray)
     return values.astype(dtype, copy=False) if is_array else keras.ops.cast(values, dtype)

@@ -47,11 +47,11 @@ class Preprocessor:
 
         Args:
             texts: B strings as a list, a NumPy array or a tensor, or a tuple of B first texts and
-                B second texts. In `tf.data.Dataset.map`, an element of a batched data set.
+                B second texts. In `tf.data.Dataset.map`, it is an element of a batched data set.
 
         Returns:
             `input_ids`, `input_mask` and `segment_ids`, int32 [B,T], where T is the length of the
-            longest row, or with JAX the next power of two, so that XLA compiles few shapes.
+            longest row. With JAX, T is the next power of two, so that XLA compiles few shapes.
         """
         columns = texts if isinstance(texts, tuple) else (texts,)
         if not any(hasattr(column, "graph") for column in columns):
@@ -65,18 +65,19 @@ class Preprocessor:
 
         dtypes = [tf.int32] * len(SEQUENCE_FEATURES)
         tensors = tf.numpy_function(arrays, columns, dtypes, stateful=False)
-        number = self._num_sequences(len(columns))
+        num_sequences = self._num_sequences(len(columns))
+        sequences = [num_sequences] if num_sequences > 1 else []
         for tensor in tensors:
-            tensor.set_shape([columns[0].shape[0], *[number] * (number > 1), None])
+            tensor.set_shape([columns[0].shape[0], *sequences, None])
         return dict(zip(SEQUENCE_FEATURES, tensors, strict=True))
 
     def encoded(self, columns: Sequence[list[str]]) -> EncodedTexts:
-        """Returns the rows of columns of B texts each, without targets."""
+        """Returns the rows of columns, each of B texts, without targets."""
         columns = checked_columns(*columns)
         if not self._fewest_columns <= len(columns) <= self._most_columns:
-            most = f"to {self._most_columns}" if self._most_columns < LARGEST_COUNT else "or more"
-            found = f"there are {len(columns)} columns of texts"
-            raise InputError(f"{found}; expected {self._fewest_columns} {most}")
+            limit = f"to {self._most_columns}" if self._most_columns < LARGEST_COUNT else "or more"
+            expected = f"expected {self._fewest_columns} {limit}"
+            raise InputError(f"there are {len(columns)} columns of texts; {expected}")
         return EncodedTexts(
             texts=tuple(map(self.tokenizer.ids_batch, self._texts(columns))),
             max_length=self.max_length,
@@ -100,7 +101,7 @@ class GroupPreprocessor(Preprocessor):
     _most_columns = LARGEST_COUNT
 
     def _texts(self, columns):
-        return [[*chain.from_iterable(zip(*columns, strict=True))]]
+        return [list(chain.from_iterable(zip(*columns, strict=True)))]
 
     def _num_sequences(self, num_columns):
         return num_columns
@@ -114,8 +115,8 @@ class ChoicePreprocessor(Preprocessor):
 
     def _texts(self, columns):
         contexts, *choices = columns
-        texts = [*chain.from_iterable(zip(*choices, strict=True))]
-        return [[each for each in contexts for _ in choices], texts]
+        texts = list(chain.from_iterable(zip(*choices, strict=True)))
+        return [[context for context in contexts for _ in choices], texts]
 
     def _num_sequences(self, num_columns):
         return num_columns - 1

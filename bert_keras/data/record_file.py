@@ -15,6 +15,7 @@ from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import cache, partial
+from itertools import chain
 from pathlib import Path
 from typing import Any
 
@@ -24,9 +25,9 @@ import numpy as np
 from bert_keras.errors import InputError, check_least, counted
 from bert_keras.files import StrPath, existing_file
 
-FLOATS, INTEGERS = 2, 3  # numbers of the lists in `tf.train.Feature`
-# An encoded batch: bytes, uint8 [B,n], or [1,n] if they are equal for all rows; and bool [B,n],
-# which of the bytes are used. None uses all bytes.
+FLOATS, INTEGERS = 2, 3  # field numbers of float_list and int64_list in `tf.train.Feature`
+# An encoded batch: bytes, uint8 [B,n], or [1,n] if they are equal for all rows; and whether each
+# byte is used, bool [B,n], or None if all are.
 Block = tuple[np.ndarray, np.ndarray | None]
 SEQUENCE_FEATURES = ("input_ids", "input_mask", "segment_ids")  # int64 [T]
 PREDICTION_FEATURES = ("masked_lm_positions", "masked_lm_ids")  # int64 [P], padded with 0
@@ -36,7 +37,7 @@ LABEL_FEATURE = "next_sentence_labels"  # int64 [S]
 # `sequence_ids`, which count from 1 and are 0 for padding. `position_ids` restart at 0 at each
 # [CLS].
 PACKING_FEATURES = ("position_ids", "sequence_ids")  # int64 [T]
-LABEL_POSITIONS_FEATURE = "next_sentence_positions"  # int64 [S], of each [CLS], padded with 0
+LABEL_POSITIONS_FEATURE = "next_sentence_positions"  # int64 [S], the [CLS]s, padded with 0
 LABEL_WEIGHTS_FEATURE = "next_sentence_weights"  # float32 [S], 0 where padded
 _PACKED_LABEL_FEATURES = (LABEL_POSITIONS_FEATURE, LABEL_WEIGHTS_FEATURE)
 _FLOATS = (WEIGHTS_FEATURE, LABEL_WEIGHTS_FEATURE)
@@ -91,7 +92,7 @@ class PretrainingSchema:
         )
 
     def limits(self, vocab_size: int | None) -> dict[str, int]:
-        """Returns the number that all values of a feature of integers are below."""
+        """Returns for each feature of integers a limit that its values are below."""
         positions = ("position_ids", "masked_lm_positions", LABEL_POSITIONS_FEATURE)
         limits: dict[str, int] = dict.fromkeys(positions, self.max_length)
         limits |= dict.fromkeys(("input_ids", "masked_lm_ids"), vocab_size or 2**31)
@@ -99,33 +100,32 @@ class PretrainingSchema:
         return limits | {"sequence_ids": self.max_length + 1}
 
 
-def feature_kind(name: str) -> int:
-    """Returns the kind of a feature of a record, `FLOATS` or `INTEGERS`."""
+def feature_type(name: str) -> int:
+    """Returns the type of a feature's values, `FLOATS` or `INTEGERS`."""
     return FLOATS if name in _FLOATS else INTEGERS
 
 
-def schema_of(path: StrPath) -> PretrainingSchema:
-    """Returns the schema of a record file, from its first record."""
+def read_schema(path: StrPath) -> PretrainingSchema:
+    """Returns the schema of a record file, which it finds from the first record."""
     path = os.fspath(existing_file(path))
     try:
-        features = packed_features(next(read_records(path), b""))
+        features = parse_features(next(read_records(path), b""))
     except ValueError:
         features = {}
-    counts = {}  # of values, 0 for another kind of values
-    for name, (kind, values) in features.items():
-        numbers = len(values) // 4 if kind == FLOATS else sum(byte < 128 for byte in values)
-        counts[name] = numbers if kind == feature_kind(name) else 0
+    counts = {}  # feature -> its number of values, or 0 if they have the wrong type
+    for name, (value_type, values) in features.items():
+        count = len(values) // 4 if value_type == FLOATS else sum(byte < 128 for byte in values)
+        counts[name] = count if value_type == feature_type(name) else 0
 
     def has_any(*features):  # features may be missing
         return any(name in counts for name in features)
 
-    schema = PretrainingSchema(  # that fits these numbers of values best
+    is_packed = has_any(*PACKING_FEATURES, *_PACKED_LABEL_FEATURES)
+    schema = PretrainingSchema(  # the best fit for these counts
         max(SHORTEST_RECORD, counts.get("input_ids", 0)),
         counts.get("masked_lm_positions", int(has_any(*PREDICTION_FEATURES, WEIGHTS_FEATURE))),
         has_labels=has_any(LABEL_FEATURE, *_PACKED_LABEL_FEATURES),
-        max_sequences=max(2, counts.get(LABEL_FEATURE, 0))
-        if has_any(*PACKING_FEATURES, *_PACKED_LABEL_FEATURES)
-        else 1,
+        max_sequences=max(2, counts.get(LABEL_FEATURE, 0)) if is_packed else 1,
     )
     wrong = [
         f"{name} ({counts.get(name, 0)}, not {length})"
@@ -133,18 +133,17 @@ def schema_of(path: StrPath) -> PretrainingSchema:
         if counts.get(name) != length
     ]
     if wrong:
-        raise InputError(
-            f"{path} is empty, damaged, or has no pretraining records, by {', '.join(wrong)}"
-        )
+        wrong = ", ".join(wrong)
+        raise InputError(f"{path} is empty, damaged or has no pretraining records: {wrong}")
     return schema
 
 
 def common_schema(files: Sequence[str]) -> PretrainingSchema:
-    """Returns the schema of the first record of all files; InputError if they differ."""
+    """Returns the schema of several files; raises InputError if their schemas differ."""
     first, *others = files
-    expected = schema_of(first)
+    expected = read_schema(first)
     for file in others:
-        if (schema := schema_of(file)) != expected:
+        if (schema := read_schema(file)) != expected:
             raise InputError(f"{file} has records of {schema}, but {first} of {expected}")
     return expected
 
@@ -152,7 +151,7 @@ def common_schema(files: Sequence[str]) -> PretrainingSchema:
 def record_files(records: StrPath | Sequence[StrPath]) -> list[str]:
     """Returns the sorted paths of the record files that folders, patterns or file names match.
 
-    A folder stands for its `train*.tfrecord` files, or all its `*.tfrecord` files without these.
+    A folder stands for its `train*.tfrecord` files, or if it has none for all `*.tfrecord` files.
     """
     if isinstance(records, (str, os.PathLike)):
         records = [records]
@@ -160,17 +159,17 @@ def record_files(records: StrPath | Sequence[StrPath]) -> list[str]:
     for pattern in [os.fspath(each) for each in records]:
         if os.path.isdir(pattern):
             folder = glob.escape(pattern)
-            found = glob.glob(f"{folder}/train*.tfrecord") or glob.glob(f"{folder}/*.tfrecord")
+            matches = glob.glob(f"{folder}/train*.tfrecord") or glob.glob(f"{folder}/*.tfrecord")
         else:
-            found = [file for file in (pattern, *glob.glob(pattern)) if os.path.isfile(file)]
-        if not found:
+            matches = [file for file in (pattern, *glob.glob(pattern)) if os.path.isfile(file)]
+        if not matches:
             raise InputError(f"{pattern} has no *.tfrecord files; name a folder of records")
-        files.update(found)
+        files.update(matches)
     return sorted(files)
 
 
 def read_records(path: StrPath) -> Iterator[bytes]:
-    """Yields the records of a file; InputError if it is missing, truncated or corrupt."""
+    """Yields the records of a file; raises InputError if it is missing, truncated or corrupt."""
     with existing_file(path).open("rb", buffering=1 << 20) as file:
         size = os.fstat(file.fileno()).st_size
         while head := file.read(12):
@@ -196,73 +195,73 @@ def checksum(message: bytes) -> bytes:
     return (((crc >> 15 | crc << 17) + 0xA282EAD8) % (1 << 32)).to_bytes(4, "little")
 
 
-def varint(number: int) -> bytes:
-    """Returns the bytes of a number, seven bits each, the lowest ones first."""
+def encode_varint(value: int) -> bytes:
+    """Returns the bytes of a varint, which hold seven bits each, the lowest bits first."""
     encoded = bytearray()
-    while number > 127:
-        encoded.append(number & 127 | 128)
-        number >>= 7
-    encoded.append(number)
+    while value > 127:
+        encoded.append(value & 127 | 128)
+        value >>= 7
+    encoded.append(value)
     return bytes(encoded)
 
 
 @cache
-def feature_head(name: str, kind: int, length: int) -> bytes:
+def feature_head(name: str, value_type: int, length: int) -> bytes:
     """Returns the bytes before `length` bytes of values: Features.feature {key, Feature{list}}."""
-    values = b"\x0a" + varint(length)
-    value_list = bytes([kind << 3 | 2]) + varint(len(values) + length) + values
-    key = b"\x0a" + varint(len(name)) + name.encode()
-    feature = b"\x12" + varint(len(value_list) + length) + value_list
-    return b"\x0a" + varint(len(key) + len(feature) + length) + key + feature
+    values = b"\x0a" + encode_varint(length)
+    value_list = bytes([value_type << 3 | 2]) + encode_varint(len(values) + length) + values
+    key = b"\x0a" + encode_varint(len(name)) + name.encode()
+    feature = b"\x12" + encode_varint(len(value_list) + length) + value_list
+    return b"\x0a" + encode_varint(len(key) + len(feature) + length) + key + feature
 
 
-def packed_features(record: bytes) -> dict[str, tuple[int, bytes]]:
-    """Returns by name the kind and the bytes of the values of each feature, or ValueError."""
+def parse_features(record: bytes) -> dict[str, tuple[int, bytes]]:
+    """Returns the type and the bytes of each feature's values; raises ValueError if damaged."""
     features = {}
     for part, entries in _fields(record):
         for _, entry in _fields(entries) if part == 1 else ():
             parts = dict(_fields(entry))
-            for kind, values in _fields(parts.get(2, b"")):
+            for value_type, values in _fields(parts.get(2, b"")):
                 packed = b"".join(value for _, value in _fields(values))
-                features[parts.get(1, b"").decode()] = kind, packed
+                features[parts.get(1, b"").decode()] = value_type, packed
     return features
 
 
 def _fields(message: bytes) -> Iterator[tuple[int, bytes]]:
     """Yields the number and the bytes of each field of a message."""
-    at = 0
-    while at < len(message):
-        tag, at = _number_at(message, at)
+    start = 0
+    while start < len(message):
+        tag, start = _read_varint(message, start)
         wire_type = tag & 7
         if wire_type == 2:
-            size, at = _number_at(message, at)
-            end = at + size
+            size, start = _read_varint(message, start)
+            end = start + size
         elif wire_type == 0:
-            _, end = _number_at(message, at)
+            _, end = _read_varint(message, start)
         else:
-            end = at + {1: 8, 5: 4}.get(wire_type, len(message))
+            end = start + {1: 8, 5: 4}.get(wire_type, len(message))
         if end > len(message):
             raise ValueError("a field ends after its message, or its wire type is unknown")
-        yield tag >> 3, message[at:end]
-        at = end
+        yield tag >> 3, message[start:end]
+        start = end
 
 
-def _number_at(message: bytes, at: int) -> tuple[int, int]:
+def _read_varint(message: bytes, start: int) -> tuple[int, int]:
     """Returns the varint that starts at a position, and the position after it."""
-    number = 0
-    for shift, byte in zip(range(0, 70, 7), message[at : at + 10], strict=False):
-        number |= (byte & 127) << shift
+    value = 0
+    for shift, byte in zip(range(0, 70, 7), message[start : start + 10], strict=False):
+        value |= (byte & 127) << shift
         if byte < 128:
-            return number, at + shift // 7 + 1
+            return value, start + shift // 7 + 1
     raise ValueError("a varint has no end")
 
 
 def write_record_file(output: Path, batches: Iterable[dict[str, np.ndarray]]) -> dict[str, Any]:
-    """Writes batches of features and returns the entry of the manifest, with counts."""
+    """Writes batches of features, and returns the file's entry in the manifest."""
     total, digest = Counter(), hashlib.sha256()
     with output.open("wb") as file:
         for features in batches:
-            records, num_records = framed(serialized(features)), len(features["input_ids"])
+            records, num_records = frame(serialize(features)), len(features["input_ids"])
             file.write(records)
             digest.update(records)
             sequences = features.get("sequence_ids", np.ones((num_records, 1), np.int64))
@@ -276,23 +275,25 @@ def write_record_file(output: Path, batches: Iterable[dict[str, np.ndarray]]) ->
     return {"file": output.name, **total, "sha256": digest.hexdigest()}
 
 
-def serialized(features: dict[str, np.ndarray]) -> list[bytes]:
+def serialize(features: dict[str, np.ndarray]) -> list[bytes]:
     """Encodes each row of features, int [B,n] from 0 to 2^32-1 or float32 [B,n], as one Example."""
     blocks: list[Block] = []
     for name in sorted(features):
         values = features[name]
         if np.issubdtype(values.dtype, np.floating):
-            kind, data, used = FLOATS, np.ascontiguousarray(values, "<f4").view(np.uint8), None
+            value_type, used = FLOATS, None
+            data = np.ascontiguousarray(values, "<f4").view(np.uint8)
         else:
-            kind, (data, used) = INTEGERS, varints(values)
+            value_type, (data, used) = INTEGERS, encode_varints(values)
         if used is None:
-            head = np.frombuffer(feature_head(name, kind, data.shape[1]), np.uint8)
+            head = np.frombuffer(feature_head(name, value_type, data.shape[1]), np.uint8)
             blocks += [(head[None], None), (data, None)]
         else:
             lengths = np.count_nonzero(used, axis=1)
-            blocks += [_by_length(partial(feature_head, name, kind), lengths), (data, used)]
+            heads = _encode_lengths(partial(feature_head, name, value_type), lengths)
+            blocks += [heads, (data, used)]
     sizes = sum(_num_bytes(block) for block in blocks) + np.zeros(len(data), np.int64)
-    blocks.insert(0, _by_length(lambda n: b"\x0a" + varint(n), sizes))
+    blocks.insert(0, _encode_lengths(lambda size: b"\x0a" + encode_varint(size), sizes))
     ends = (sizes + _num_bytes(blocks[0])).cumsum().tolist()
     width, end = sum(data.shape[1] for data, _ in blocks), 0
     all_data, all_used = np.empty((len(sizes), width), np.uint8), np.ones((len(sizes), width), bool)
@@ -306,17 +307,17 @@ def serialized(features: dict[str, np.ndarray]) -> list[bytes]:
 
 
 def _num_bytes(block: Block) -> np.ndarray | int:
-    """Returns the number of used bytes of each row, int [B], or one number for all rows."""
+    """Returns the number of used bytes of each row, int [B], or a single int if all are equal."""
     data, used = block
     return data.shape[1] if used is None else np.count_nonzero(used, axis=1)
 
 
-def varints(values: np.ndarray) -> Block:
+def encode_varints(values: np.ndarray) -> Block:
     """Encodes each row of int [B,n], with 0 <= value < 2^32, as a sequence of varints."""
-    most = int(values.max(initial=0))
-    if most < 128:
+    largest = int(values.max(initial=0))
+    if largest < 128:
         return values.astype(np.uint8), None
-    size = -(-most.bit_length() // 7)
+    size = -(-largest.bit_length() // 7)
     rest = values.astype(np.uint32)
     data, used = np.empty((*rest.shape, size), np.uint8), np.empty((*rest.shape, size), bool)
     used[..., 0] = True
@@ -330,17 +331,17 @@ def varints(values: np.ndarray) -> Block:
     return data.reshape(len(data), -1), used.reshape(len(used), -1)
 
 
-def _by_length(encode: Callable[[int], bytes], lengths: np.ndarray) -> Block:
+def _encode_lengths(encode: Callable[[int], bytes], lengths: np.ndarray) -> Block:
     """Applies `encode` to the length of each row."""
     distinct, rows = np.unique(lengths, return_inverse=True)
     encoded = [encode(length) for length in distinct.tolist()]
     width = max(map(len, encoded))
-    data = np.frombuffer(b"".join(bytes_.ljust(width, b"\0") for bytes_ in encoded), np.uint8)
-    used = np.arange(width) < np.array([[len(bytes_)] for bytes_ in encoded])
+    data = np.frombuffer(b"".join(each.ljust(width, b"\0") for each in encoded), np.uint8)
+    used = np.arange(width) < np.array([[len(each)] for each in encoded])
     return data.reshape(-1, width)[rows], used[rows]
 
 
-def framed(records: list[bytes]) -> bytes:
+def frame(records: list[bytes]) -> bytes:
     """Joins records in the format of a TFRecord file: length, its checksum, data, its checksum."""
     frames = ((framed_length(len(data)), data, checksum(data)) for data in records)
-    return b"".join(part for frame in frames for part in frame)
+    return b"".join(chain.from_iterable(frames))

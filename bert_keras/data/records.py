@@ -17,9 +17,9 @@ from bert_keras.files import StrPath
 
 SHUFFLE_BUFFER = 50_000  # records; about 1 KB each at 128 positions
 PLAIN_IDS = "plain ids, which bert-tfrecords build --max-predictions 0 writes"
-FILES_AT_ONCE = 16  # files that are read interleaved
-BLOCK = 16  # adjacent records of a file
-PARSED_AT_ONCE = 1024  # records
+FILES_AT_ONCE = 16  # the number of files from which records are read in turn
+BLOCK = 16  # the number of records to read before the next file has its turn
+PARSED_AT_ONCE = 1024  # the number of records to parse together
 
 
 @suggest_keyword_names
@@ -45,15 +45,15 @@ def pretraining_dataset(
     `next_sentence_positions` [B, S], and `next_sentence` is [B, S]. Records without labels give no
     `next_sentence`.
 
-    The order depends only on the seed and on the number of the epoch, so a run can resume with
+    The order depends only on the seed and on the index of the epoch, so a run can resume with
     `.skip(n)`. Without `repeat`, all files are read once to count the batches. A file that is
     damaged later raises an InputError, which TensorFlow turns into one of its own errors.
 
     Args:
         files: A folder with training records, or file names or glob patterns.
-        batch_size: Records of a batch.
+        batch_size: Records per batch.
         seed: Shuffles files and records, differently in each epoch; None keeps their order.
-        repeat: Whether the records repeat without end.
+        repeat: Whether the batches are endless.
         drop_remainder: Whether to drop a last batch with fewer records.
         masking: Masks records of plain ids while they are read, differently in each epoch. Without
             `repeat`, each pass over the batches gives the same masks.
@@ -87,11 +87,11 @@ class Records:
     """Record files of one schema, with token ids below `vocab_size` if it is known."""
 
     def __init__(self, files: Sequence[str], *, vocab_size: int | None = None):
-        self.files, self.schema, self._vocab_size = [*files], common_schema(files), vocab_size
+        self.files, self.schema, self._vocab_size = list(files), common_schema(files), vocab_size
 
     @cached_property
     def num_records(self) -> int:
-        """The number of records, which are all read; InputError if a file is damaged."""
+        """The number of records; it reads all files, and raises InputError if one is damaged."""
         return sum(1 for file in self.files for _ in read_records(file))
 
     def batches(
@@ -108,7 +108,7 @@ class Records:
 
         Args:
             seed: The seed of the order; None keeps the order of the files.
-            masking: How to mask records without predictions.
+            masking: How to mask records of plain ids.
             objective: Which examples to make; see `pretraining_dataset`.
         """
         file, schema, vocab_size = self.files[0], self.schema, self._vocab_size
@@ -122,46 +122,44 @@ class Records:
         if masking and vocab_size is None:
             vocab_size = len(masking.masker.vocabulary)
         parse = RecordParser(schema, limits=schema.limits(vocab_size))
-        dropped = batch_size - 1 if drop_remainder else 0  # at most, of the last records
+        max_dropped = batch_size - 1 if drop_remainder else 0  # records at the end
 
-        def example(number: int, features: dict[str, np.ndarray]):
-            return objective.from_features(
-                masking.masked(number, features) if masking else features
-            )
+        def make_batch(index: int, features: dict[str, np.ndarray]):
+            return objective.from_features(masking.masked(index, features) if masking else features)
 
         def read(first: int) -> Iterator:
             epoch, start = 0, first * batch_size
             if repeat and start:
                 epoch, start = divmod(start, self.num_records)
             epochs = count(epoch) if repeat else [0]
-            records = chain.from_iterable(self._epoch(seed, e) for e in epochs)
+            records = chain.from_iterable(self._read_epoch(seed, e) for e in epochs)
             records = islice(records, start, None)
             at_once = batch_size * max(1, PARSED_AT_ONCE // batch_size)
-            while chunk := [*islice(records, at_once)]:
+            while chunk := list(islice(records, at_once)):
                 features = parse(chunk)
-                for start in range(0, len(chunk) - dropped, batch_size):
+                for start in range(0, len(chunk) - max_dropped, batch_size):
                     rows = slice(start, start + batch_size)
-                    yield example(first, {name: each[rows] for name, each in features.items()})
+                    yield make_batch(first, {name: each[rows] for name, each in features.items()})
                     first += 1
 
-        num_batches = None if repeat else len(range(0, self.num_records - dropped, batch_size))
+        num_batches = None if repeat else len(range(0, self.num_records - max_dropped, batch_size))
         rows = batch_size if drop_remainder else None
         spec = keras.tree.map_structure(
             lambda each: keras.KerasTensor((rows, *each.shape[1:]), each.dtype.name),
-            example(0, parse([*islice(_read(file), 1)])),
+            make_batch(0, parse(list(islice(_read(file), 1)))),
         )
         return Batches(read, spec=spec, num_batches=num_batches)
 
-    def _epoch(self, seed: int | None, number: int) -> Iterator[tuple[str, bytes]]:
+    def _read_epoch(self, seed: int | None, epoch: int) -> Iterator[tuple[str, bytes]]:
         """Yields the file and the bytes of each record, shuffled unless the seed is None."""
         if seed is None:
             yield from chain.from_iterable(map(_read, self.files))
             return
-        generator = np.random.default_rng((seed, number))
+        generator = np.random.default_rng((seed, epoch))
         files = [self.files[index] for index in generator.permutation(len(self.files))]
-        records = _interleaved(files)
-        # Yields a random record of a buffer, in which the next record takes its place.
-        buffer = [*islice(records, SHUFFLE_BUFFER)]
+        records = _interleave(files)
+        # Yields a random record of a buffer; the next record takes its place in the buffer.
+        buffer = list(islice(records, SHUFFLE_BUFFER))
         places = iter(lambda: generator.integers(len(buffer), size=1024).tolist(), None)
         for record, place in zip(records, chain.from_iterable(places), strict=False):
             yield buffer[place]
@@ -174,12 +172,12 @@ def _read(file: str) -> Iterator[tuple[str, bytes]]:
     return zip(repeat(file), read_records(file), strict=False)
 
 
-def _interleaved(files: Sequence[str]) -> Iterator[tuple[str, bytes]]:
+def _interleave(files: Sequence[str]) -> Iterator[tuple[str, bytes]]:
     """Yields blocks of records of several files in turn."""
     readers = map(_read, files)
     in_turn = deque(islice(readers, FILES_AT_ONCE))
     while in_turn:
         reader = in_turn.popleft()
-        block = [*islice(reader, BLOCK)]
+        block = list(islice(reader, BLOCK))
         yield from block
         in_turn.extend([reader] if len(block) == BLOCK else islice(readers, 1))

@@ -1,4 +1,4 @@
-"""Training on several devices: strategies, losses of the global batch and batches in parts."""
+"""Training on several devices: strategies, global losses and gradient accumulation."""
 
 STRATEGIES = ("auto", "one", "mirrored", "multiworker", "tpu")
 PRECISIONS = ("auto", "float32", "bfloat16", "float16")

@@ -1,20 +1,20 @@
-"""A keras.Model that can compute the gradients of a batch in parts."""
+"""A keras.Model with gradient accumulation."""
 
 from typing import Any
 
 import keras
 from keras import ops
 
-from bert_keras.distribution.loss import GlobalLoss, PartWeight, sum_over_replicas
+from bert_keras.distribution.loss import GlobalLoss, MicrobatchWeight, sum_over_replicas
 from bert_keras.errors import InputError
 
 
 class GlobalBatchModel(keras.Model):
     """A keras.Model whose `compile` also takes `gradient_accumulation_steps`.
 
-    With more than one, each replica processes so many parts of its batch one after the other. Only
-    the activations of one part are in memory, and for a `GlobalLoss` the update is the same. Any
-    other loss is the mean over the parts, as in Keras' optimizers.
+    With more than one step, each replica splits its batch into this many parts and processes them
+    one after the other. Only the activations of one part are in memory, and for a `GlobalLoss` the
+    update is the same. Any other loss is the mean over the parts, as in Keras' optimizers.
     """
 
     gradient_accumulation_steps = 1
@@ -42,8 +42,8 @@ class GlobalBatchModel(keras.Model):
         can_split = keras.config.backend() == "tensorflow" and not any(compares)
         if gradient_accumulation_steps < 1 or (gradient_accumulation_steps > 1 and not can_split):
             raise InputError(
-                f"gradient_accumulation_steps is {gradient_accumulation_steps}; expected 1 or, if "
-                "the backend is TensorFlow and the loss does not compare the rows of a batch, more"
+                f"gradient_accumulation_steps is {gradient_accumulation_steps}; expected 1, or more"
+                " if the backend is TensorFlow and the loss does not compare the rows of a batch"
             )
         if not isinstance(optimizer, str) and hasattr(optimizer, "dynamic_loss_scale"):
             optimizer.dynamic_loss_scale |= self.compute_dtype == "float16"
@@ -64,21 +64,21 @@ class GlobalBatchModel(keras.Model):
         if self.gradient_accumulation_steps == 1:
             return super().train_step(*arguments)
         x, y, weight = keras.utils.unpack_x_y_sample_weight(*arguments)
-        loss, gradients = self._gradients(x, y, weight)
+        loss, gradients = self._accumulated_gradients(x, y, weight)
         tracker = next(metric for metric in self.metrics if metric.name == "loss")
         tracker.update_state(sum_over_replicas(loss), sample_weight=_num_rows(x))
         self.optimizer.apply(gradients, self.trainable_variables)
         return self.get_metrics_result()
 
-    def _gradients(self, x, y, weight):
-        """Returns the loss and the gradients of this replica; each part computes its own loss."""
+    def _accumulated_gradients(self, x, y, weight):
+        """Returns the loss and the gradients of this replica, summed over the parts."""
         import tensorflow as tf
 
         num_parts = self.gradient_accumulation_steps
         divisors = self._divisors(_num_rows(x), weight)
 
-        def rows(tensor, part):
-            """Returns rows / `num_parts` rows, rounded up; the last part may have fewer."""
+        def rows_of_part(tensor, part):
+            """Returns 1 / `num_parts` of the rows, rounded up; the last part may have fewer."""
             size = -(-(tensor.shape[0] or tf.shape(tensor)[0]) // num_parts)
             if tensor.shape[0] is None or tensor.shape[0] % num_parts:
                 return tensor[part * size : (part + 1) * size]
@@ -86,12 +86,12 @@ class GlobalBatchModel(keras.Model):
 
         def part_gradients(part):
             x_, y_, weight_ = tf.nest.map_structure(
-                lambda each: None if each is None else rows(each, part), (x, y, weight)
+                lambda each: None if each is None else rows_of_part(each, part), (x, y, weight)
             )
             weights = {name: _entry(weight_, name) for name in divisors}
             for name, divisor in divisors.items():
                 if divisor is not None:
-                    weights[name] = PartWeight(weights[name], divisor)
+                    weights[name] = MicrobatchWeight(weights[name], divisor)
             with tf.GradientTape() as tape:
                 y_pred = self(x_, training=True)
                 loss = self.compute_loss(x_, y_, y_pred, weights.get(None, weights)) / num_parts
@@ -102,7 +102,7 @@ class GlobalBatchModel(keras.Model):
         return _accumulate(part_gradients, num_parts, self.trainable_variables)
 
     def _divisors(self, num_rows, weight) -> dict:
-        """Returns the divisor of each output's GlobalLoss; None for other losses."""
+        """Returns the divisor of each output's loss, or None if it is not a GlobalLoss."""
         names = next((each for each in (self.loss, weight) if isinstance(each, dict)), (None,))
         divisors = {}
         for name in names:
@@ -113,15 +113,15 @@ class GlobalBatchModel(keras.Model):
         return divisors
 
     def _maybe_symbolic_build(self, iterator=None, data_batch=None):
-        """Builds losses, metrics and optimizer before the first step, for batches of 0."""
-        # Replaces a private method of Keras 3.15, which under a strategy of tf.distribute reads a
-        # batch first. This changes the order of shuffled data, and fails with several workers. On
-        # one device it builds them in the first step, which is then traced twice.
+        """Builds losses, metrics and optimizer with a batch of zeros before the first step."""
+        # Replaces a private method of Keras 3.15, which reads a batch under a strategy of
+        # tf.distribute. This changes the order of shuffled data, and fails with several workers. On
+        # one device, Keras builds them in the first step, which is then traced twice.
         import tensorflow as tf
 
         def zeros(spec):
-            spec = tf.nest.flatten(spec, expand_composites=True)[0]  # of the first replica
-            # Unknown sizes become 2. With size 1 Keras would take "accuracy" for binary accuracy.
+            spec = tf.nest.flatten(spec, expand_composites=True)[0]  # the spec of the first replica
+            # Unknown sizes become 2. With 1, Keras would interpret "accuracy" as binary accuracy.
             return tf.zeros([size or 2 for size in spec.shape], spec.dtype)
 
         if iterator is not None:
@@ -132,10 +132,10 @@ class GlobalBatchModel(keras.Model):
 
 
 def _accumulate(part_gradients, num_parts: int, variables):
-    """Returns the sum of the losses and of the gradients, which `part_gradients(part)` returns."""
+    """Sums the losses and the gradients that `part_gradients(part)` returns over all parts."""
     import tensorflow as tf
 
-    indices: list[int] = []  # of the variables that have gradients
+    indices: list[int] = []  # the indices of variables that have gradients
 
     def add(part, loss, *sums):
         part_loss, addends = part_gradients(part)

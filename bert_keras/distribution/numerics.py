@@ -11,7 +11,7 @@ from bert_keras.errors import check_name
 # The smallest hidden size for which "auto" selects bfloat16 on a processor: see
 # docs/benchmarks/archive/pretraining.md, "bfloat16".
 PROCESSOR_SIZE = 256
-PROCESSORS = Path("/proc/cpuinfo")  # of Linux
+PROCESSORS = Path("/proc/cpuinfo")  # exists on Linux
 
 
 def named_policy(name: str = "auto", *, hidden_size: int = 0) -> str:
@@ -28,8 +28,8 @@ def named_policy(name: str = "auto", *, hidden_size: int = 0) -> str:
     if keras.config.backend() == "jax":
         import jax
 
-        kinds = [(each.platform, getattr(each, "compute_capability", 0)) for each in jax.devices()]
-        is_faster = all(kind == "tpu" or float(capability) >= 8 for kind, capability in kinds)
+        pairs = [(each.platform, getattr(each, "compute_capability", 0)) for each in jax.devices()]
+        is_faster = all(name == "tpu" or float(capability) >= 8 for name, capability in pairs)
     else:
         import tensorflow as tf
 
@@ -50,6 +50,6 @@ def add_in_one_order() -> None:
     """Makes sums on CPUs deterministic; call it before TensorFlow computes anything."""
     import tensorflow as tf
 
-    # On GPUs, TensorFlow would reject some operations, and Keras XLA.
+    # On GPUs, TensorFlow would reject some operations, and Keras would reject XLA.
     if not tf.config.list_physical_devices("GPU"):
         os.environ.setdefault("TF_DETERMINISTIC_OPS", "1")

@@ -13,7 +13,7 @@ from bert_keras.errors import InputError, check_name
 
 
 def workers() -> list[str]:
-    """Returns the addresses (HOST:PORT) of all workers; an empty list without TF_CONFIG."""
+    """Returns the addresses (HOST:PORT) of all workers, or an empty list without TF_CONFIG."""
     cluster = json.loads(os.environ.get("TF_CONFIG") or "{}").get("cluster", {})
     return [*cluster.get("chief", []), *cluster.get("worker", [])]
 
@@ -44,13 +44,13 @@ def num_devices() -> int:
 
 
 def strategy_scope(name: str = "auto") -> AbstractContextManager:
-    """Returns the scope in which models are built and trained on the devices of a name.
+    """Returns the scope in which to build and train models on the devices that `name` selects.
 
     `one`: one device. `mirrored`: all GPUs of this machine, or all its logical CPUs; with JAX all
     devices. `tpu`: all TPUs, with JAX. `multiworker`: all workers that TF_CONFIG names, each with
     all of its GPUs, with TensorFlow. `auto`: `multiworker` if TF_CONFIG names several workers,
-    `mirrored` if there are several GPUs or, with JAX, devices, otherwise `one`. Call it before the
-    backend computes anything.
+    `mirrored` if there are several GPUs or, with JAX, several devices, otherwise `one`. Call it
+    before the backend computes anything.
     """
     check_name(name, STRATEGIES, what="strategy")
     backend, num_workers = keras.config.backend(), len(workers())
@@ -93,7 +93,7 @@ def named_strategy(name: str = "auto"):
     return Workers()
 
 
-@functools.cache  # the sums of a second strategy of the same devices would collide with its own
+@functools.cache  # the sums of two strategies on the same devices would collide
 def _mirrored_strategy(*devices: str):
     import tensorflow as tf
 

@@ -10,31 +10,31 @@ from tqdm import tqdm
 
 from bert_keras.data.batches import Batches, batches_of
 from bert_keras.data.encoded import Encoded, longest_first_batches
-from bert_keras.distribution.forward import compiled
+from bert_keras.distribution.forward import compile_call
 
 
 def training_batches(encoded: Encoded, *, batch_size: int, seed: int) -> Batches:
-    """Returns shuffled batches without end, each of rows of similar length."""
+    """Returns endless shuffled batches; the rows of a batch have similar lengths."""
     return batches_of(encoded, lambda: encoded.shuffled_batches(batch_size=batch_size, seed=seed))
 
 
 class Predictor:
-    """Runs a model on encoded rows, by default its forward pass; the model is compiled once.
+    """Runs a model on encoded rows; the model is compiled once.
 
-    `forward` takes the model and a batch, and returns outputs and the loss of the batch or None.
+    `forward(model, *batch)` returns outputs and a loss or None, by default of the forward pass.
     """
 
     def __init__(self, model: keras.Model, *, forward: Callable | None = None):
         # TensorFlow counts the traces of each partial separately, so a second model does not
         # trigger its warning about retracing.
-        self.forward = compiled(partial(forward or _forward, model), model)
+        self.forward = compile_call(partial(forward or _forward, model), model)
 
     def __call__(
         self, encoded: Encoded, *, batch_size: int = 32, stage: str = "predict"
     ) -> tuple[list, float | None]:
         """Runs the model on all rows; returns the output for each row, in order, and the mean loss.
 
-        An output is a float32 array, or a dict of them, without the batch axis; its time axis is
+        An output is a float32 array or a dict of arrays, without the batch axis; its time axis is
         padded to the longest row of its batch. The loss is None without `compile` or targets.
         """
         if not len(encoded):

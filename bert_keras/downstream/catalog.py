@@ -89,23 +89,23 @@ def task_names() -> list[str]:
 
 
 def named_task(name: str) -> Task:
-    """Returns the task of a name or alias; raises InputError, which lists the known names."""
+    """Returns the task with a name or alias; raises InputError if there is none."""
     check_name(name, [*TASKS, *ALIASES], what="task")
     return TASKS[ALIASES.get(name, name)]
 
 
 def task_of(metadata: ModelMetadata, *, name: str | None, source: StrPath) -> Task:
-    """Returns the task of a name with the settings on which a model was fine-tuned.
+    """Returns a task with the settings on which a model was fine-tuned.
 
-    The default is the task of the fine-tuning, or a task for tables for a classifier that `fit`
-    trained. A model without a task in its metadata gets the default settings and its labels, or the
-    labels of the task in place of as many numbers. A task of sentence embeddings also scores models
-    of other tasks, from which it takes `max_length` alone.
+    If `name` is None, it is the task on which the model was fine-tuned, or for a classifier that
+    `fit` trained, a task for tables. A model without a task in its metadata gets the default
+    settings and keeps its labels; numbered labels are replaced by the labels of the task. A task of
+    sentence embeddings also scores models of other tasks, and uses only their `max_length`.
     """
     tuned_on = metadata.task.get("name")
     if name is None:
-        kinds = {(one.model, one.problem_type or SINGLE): one.name for one in TABLE_TASKS.values()}
-        name = str(tuned_on or kinds.get((metadata.model, metadata.problem_type or SINGLE), ""))
+        tasks = {(one.model, one.problem_type or SINGLE): one.name for one in TABLE_TASKS.values()}
+        name = str(tuned_on or tasks.get((metadata.model, metadata.problem_type or SINGLE), ""))
         if not name:
             names = [each.name for each in TASKS.values() if each.model == metadata.model]
             expected = f"give --task (task=), one of {', '.join([*names, *ZERO_SHOT])}"
@@ -121,16 +121,16 @@ def task_of(metadata: ModelMetadata, *, name: str | None, source: StrPath) -> Ta
         fits = tuned_on == name
     else:
         fits = metadata.problem_type in ("", problem)
-        if task.labels and {*labels} != {*task.labels}:
+        if task.labels and set(labels) != set(task.labels):
             fits = fits and labels == numbered_labels(len(task.labels))
             labels = task.labels
     if not fits:
-        kinds = (metadata.problem_type or SINGLE, metadata.labels), (problem, task.labels)
-        found, expected = (
-            f"{kind}; labels {', '.join(each[:20]) or 'any'}" for kind, each in kinds
+        known, needed = ", ".join(metadata.labels[:20]), ", ".join(task.labels[:20])
+        raise InputError(
+            f"{source} was fine-tuned on {tuned_on or 'an unknown task'} "
+            f"({metadata.problem_type or SINGLE}; labels {known or 'any'}), "
+            f"not on {name} ({problem}; labels {needed or 'any'})"
         )
-        tuned = f"was fine-tuned on {tuned_on or 'an unknown task'} ({found})"
-        raise InputError(f"{source} {tuned}, not on {name} ({expected})")
     known = {field.name for field in dataclasses.fields(task)}
     settings = {
         field: tuple(value) if isinstance(value, list) else value

@@ -18,11 +18,11 @@ from bert_keras.downstream.task import Outputs, Scores, Task, needs_labels
 from bert_keras.errors import InputError, check_choice, check_least
 from bert_keras.fields import setting
 from bert_keras.files import StrPath, write_text
-from bert_keras.kinds.classifier import LABEL_KINDS, Label, LabelPrediction, OneLabel
+from bert_keras.kinds.classifier import LABEL_SCHEMES, Label, LabelPrediction, LabelScheme
 from bert_keras.text.tokenizer import TextTokenizer
 
 
-def accuracy(gold: Sequence, predicted: Sequence) -> float:
+def accuracy(gold: Iterable, predicted: Iterable) -> float:
     """Returns the fraction of examples with the right label."""
     return float(np.mean([one == other for one, other in zip(gold, predicted, strict=True)]))
 
@@ -39,7 +39,7 @@ def matthews(gold: Sequence[str], predicted: Sequence[str]) -> float:
     from sklearn.metrics import matthews_corrcoef
 
     if len({*gold, *predicted}) == 1:
-        return 0.0  # as scikit-learn, which also warns
+        return 0.0  # scikit-learn returns it too, but also warns
     return float(matthews_corrcoef(gold, predicted))
 
 
@@ -53,15 +53,15 @@ def correlation(gold: Sequence[float], predicted: Sequence[float], *, function: 
 
 
 def f1_of_sets(gold: Sequence[tuple], predicted: Sequence[tuple], *, average: str) -> float:
-    """Returns the "micro" or "macro" F1 score of examples with any number of labels each."""
+    """Returns the "micro" or "macro" F1 score; each example has any number of labels."""
     labels = sorted({label for several in (*gold, *predicted) for label in several})
     if not labels:
         return 1.0  # no label is expected and none is predicted
     gold_NL, predicted_NL = (
-        np.array([[label in each for label in labels] for each in sets], int)
+        np.array([[label in label_set for label in labels] for label_set in sets], int)
         for sets in (gold, predicted)
     )
-    classes = [1] if len(labels) == 1 else None  # scikit-learn would average over its zeros too
+    classes = [1] if len(labels) == 1 else None  # scikit-learn would average over the class 0 too
     return f1(gold_NL, predicted_NL, average=average, labels=classes)
 
 
@@ -81,7 +81,7 @@ SCORES: dict[str, Callable[..., float]] = {
     "mean_squared_error": lambda gold, predicted: float(np.mean(np.subtract(gold, predicted) ** 2)),
     "micro_f1_of_labels": partial(f1_of_sets, average="micro"),
     "macro_f1_of_labels": partial(f1_of_sets, average="macro"),
-    "subset_accuracy": lambda gold, predicted: accuracy([*map(set, gold)], [*map(set, predicted)]),
+    "subset_accuracy": lambda gold, predicted: accuracy(map(set, gold), map(set, predicted)),
     # GLUE's overall score uses the mean for a task with two metrics.
     "accuracy_and_f1": partial(_mean_score, names=("accuracy", "f1")),
     "pearson_and_spearman": partial(_mean_score, names=("pearson", "spearman")),
@@ -113,18 +113,18 @@ class ClassificationTask(Task[TextExample, EncodedTexts, LabelPrediction]):
     def __post_init__(self):
         num_texts = len(self.text_columns)
         if num_texts not in (1, 2) or self.label_column in self.text_columns:
-            expected = f"expected 1 or 2, without the label column {self.label_column!r}"
+            expected = f"expected one or two, without the label column {self.label_column!r}"
             raise InputError(f"text_columns are {', '.join(self.text_columns)}; {expected}")
-        check_choice(self, "kind", LABEL_KINDS)
+        check_choice(self, "kind", LABEL_SCHEMES)
         check_least(self, 2 + num_texts, "max_length")
 
     @property
-    def label_kind(self) -> OneLabel:
-        return LABEL_KINDS[self.kind]
+    def label_scheme(self) -> LabelScheme:
+        return LABEL_SCHEMES[self.kind]
 
     @property
     def problem_type(self) -> str:
-        return self.label_kind.problem_type
+        return self.label_scheme.problem_type
 
     @property
     def input_names(self) -> tuple[str, ...]:
@@ -133,7 +133,7 @@ class ClassificationTask(Task[TextExample, EncodedTexts, LabelPrediction]):
     @property
     def scores(self) -> tuple[str, ...]:
         """Names in SCORES; the first chooses the best checkpoint."""
-        return self.label_kind.scores
+        return self.label_scheme.scores
 
     @property
     def metric(self) -> str:
@@ -173,40 +173,40 @@ class ClassificationTask(Task[TextExample, EncodedTexts, LabelPrediction]):
         is_blank = not (label or "").strip() and self.kind != "many"
         if label is None or (is_blank and not needs_labels(split)):
             return TextExample(texts, None, location)
-        value = self.label_kind.read(label, location=f"{location}, column {self.label_column!r}")
+        value = self.label_scheme.read(label, location=f"{location}, column {self.label_column!r}")
         if self.labels and needs_labels(split):
-            self.label_kind.check(value, self.labels, location=location)
+            self.label_scheme.check(value, self.labels, location=location)
         return TextExample(texts, value, location)
 
     def check_labels(self, examples: Examples) -> None:
-        super().check_labels([each for each in examples if each.label != ()])  # () of many labels
+        super().check_labels([each for each in examples if each.label != ()])  # () is valid here
         for each in examples:
-            self.label_kind.check(each.label, self.labels, location=each.location)
+            self.label_scheme.check(each.label, self.labels, location=each.location)
 
     def with_labels_of(self, examples: Examples) -> Self:
         if self.labels:
             return self
         labels = [example.label for example in examples]
         file = examples[0].location.rpartition(", ")[0]
-        classes = self.label_kind.classes(labels, column=self.label_column, file=file)
+        classes = self.label_scheme.classes(labels, column=self.label_column, file=file)
         return dataclasses.replace(self, labels=classes)
 
     def encode(self, examples: Examples, tokenizer: TextTokenizer) -> EncodedTexts:
         columns = zip(*(example.texts for example in examples), strict=True)
         return EncodedTexts(
-            texts=tuple(tokenizer.ids_batch([*column]) for column in columns),
-            targets=self.label_kind.targets([each.label for each in examples], self.labels),
+            texts=tuple(tokenizer.ids_batch(list(column)) for column in columns),
+            targets=self.label_scheme.targets([each.label for each in examples], self.labels),
             max_length=self.max_length,
             vocabulary=tokenizer.vocabulary,
         )
 
     def compile_arguments(self) -> dict[str, Any]:
-        return self.label_kind.compile_arguments()
+        return self.label_scheme.compile_arguments()
 
     def predictions(
         self, examples: Examples, encoded: EncodedTexts, outputs: Outputs
     ) -> list[LabelPrediction]:
-        return [self.label_kind.prediction(logits, self.labels) for logits in outputs]
+        return [self.label_scheme.prediction(logits, self.labels) for logits in outputs]
 
     def score(self, examples: Examples, predictions: Sequence[LabelPrediction]) -> Scores:
         gold = [example.label for example in examples]
@@ -226,10 +226,10 @@ class ClassificationTask(Task[TextExample, EncodedTexts, LabelPrediction]):
         """Writes a table of labels, probabilities of classes and texts, with commas for .csv."""
         classes = self.labels if len(predictions[0].probabilities) else ()
         rows = [("index", "prediction", *classes, *self.text_columns)]
-        for number, (label, probabilities) in enumerate(predictions):
-            numbers = (f"{each:.6f}" for each in probabilities)
-            texts = (" ".join(text.split()) for text in examples[number].texts)
-            rows.append((str(number), self.label_kind.to_text(label), *numbers, *texts))
+        for index, (label, probabilities) in enumerate(predictions):
+            decimals = (f"{each:.6f}" for each in probabilities)
+            texts = (" ".join(text.split()) for text in examples[index].texts)
+            rows.append((str(index), self.label_scheme.to_text(label), *decimals, *texts))
         text = io.StringIO()
         if Path(path).suffix == ".csv":
             csv.writer(text, lineterminator="\n").writerows(rows)

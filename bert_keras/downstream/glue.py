@@ -1,4 +1,4 @@
-"""The General Language Understanding Evaluation: nine tasks, a diagnostic set, the submission."""
+"""GLUE (General Language Understanding Evaluation): its nine tasks, diagnostic set, submission."""
 
 import zipfile
 from collections.abc import Sequence
@@ -21,10 +21,10 @@ MNLI_FILES: FileNames = {
     "dev_mismatched": ("dev_mismatched.tsv",),
     "test": ("test_matched.tsv",),
     "test_mismatched": ("test_mismatched.tsv",),
-    # The diagnostic set, which archives of GLUE have at different places
+    # The diagnostic set; its place differs between archives of GLUE.
     "ax": ("../AX/diagnostic.tsv", "../AX/AX.tsv", "../diagnostic/diagnostic.tsv"),
 }
-DIAGNOSTIC_SPLIT = f"{PREFIX}glue/ax:test"  # of TFDS
+DIAGNOSTIC_SPLIT = f"{PREFIX}glue/ax:test"  # the diagnostic set in TFDS
 
 PAIR = ("sentence1", "sentence2")
 ENTAILED = ("entailment", "not_entailment")
@@ -39,17 +39,17 @@ class GlueTask(ClassificationTask):
     folder: str = fixed()
     file_names: FileNames = field(default_factory=lambda: FILES, metadata={"is_fixed": True})
     kind: str = fixed("one")
-    text_columns: tuple[str, ...] = fixed(PAIR)  # in TFDS and Hugging Face
-    file_columns: tuple[str, ...] = fixed(())  # in the files, if these differ from `text_columns`
+    text_columns: tuple[str, ...] = fixed(PAIR)  # the names in TFDS and Hugging Face
+    file_columns: tuple[str, ...] = fixed(())  # the names in the files, if they differ
     label_column: str = fixed("label")
-    # As in the files, in the order of google-research/bert; for numbers, the name of the column
+    # The names in the files, in the order of google-research/bert; for a regression, the column
     labels: tuple[str, ...] = fixed(("0", "1"))
-    builder_labels: tuple[str, ...] = fixed(())  # TFDS' names of `labels`, if they differ
+    builder_labels: tuple[str, ...] = fixed(())  # the names of `labels` in TFDS, if they differ
     scores: tuple[str, ...] = fixed(("accuracy",))
     headerless: tuple[str, ...] = fixed(())  # the columns of files without a header
     # Whether official files contain rows with a wrong number of columns, which are skipped.
     has_broken_rows: bool = fixed(False)
-    max_score: float = fixed(0.0)  # GLUE's server expects numbers up to it, with three decimals
+    max_score: float = fixed(0.0)  # for a regression, the largest number that GLUE's server reads
 
     def settings(self) -> dict[str, object]:
         stored = ("name", "max_length", "kind", "text_columns", "label_column")
@@ -71,8 +71,8 @@ class GlueTask(ClassificationTask):
         columns, label_column = self.file_columns or self.text_columns, self.label_column
         if is_tfds(path):
             columns, label_column = self.text_columns, "label"
-        needed = [*columns, label_column] if is_labelled else [*columns]
-        if is_tfds(path):  # which shuffles rows
+        needed = [*columns, label_column] if is_labelled else list(columns)
+        if is_tfds(path):  # TFDS shuffles rows
             rows = table_rows(path, columns=[*needed, "idx"])
             rows = sorted(rows, key=lambda row: int(row[1]["idx"]))
         else:
@@ -94,9 +94,10 @@ class GlueTask(ClassificationTask):
         self, path: StrPath, examples: Sequence, predictions: Sequence[LabelPrediction]
     ) -> None:
         """Writes the file that GLUE's server reads."""
-        most, labels = self.max_score, (each.label for each in predictions)
-        texts = (f"{min(max(0.0, each), most):.3f}" if most else str(each) for each in labels)
-        rows = (f"{number}\t{text}\n" for number, text in enumerate(texts))
+        labels = [each.label for each in predictions]
+        if self.max_score:
+            labels = [f"{min(max(0.0, label), self.max_score):.3f}" for label in labels]
+        rows = (f"{index}\t{label}\n" for index, label in enumerate(labels))
         write_text(path, "index\tprediction\n" + "".join(rows))
 
 
@@ -160,7 +161,7 @@ GLUE_TASKS: dict[str, GlueTask] = {
         GlueTask(name="wnli", folder="WNLI", builder_labels=("not_entailment", "entailment")),
     )
 }
-# Name of each file for GLUE's server -> its number of predictions
+# File name that GLUE's server expects -> number of predictions
 SUBMISSION = {
     "CoLA.tsv": 1_063,
     "SST-2.tsv": 1_821,
@@ -177,16 +178,16 @@ SUBMISSION = {
 
 
 def check_submission(folder: StrPath, *, new: str = "") -> None:
-    """Raises InputError if a folder, with a file `new`, lacks predictions for GLUE's server."""
+    """Raises InputError if a folder lacks predictions for GLUE's server; `new` may be missing."""
     missing = []
-    for name, number in SUBMISSION.items():
+    for name, count in SUBMISSION.items():
         path = Path(folder) / name
-        is_whole = path.is_file() and sum(1 for _ in text_lines(path)) == 1 + number  # a header
+        is_whole = path.is_file() and sum(1 for _ in text_lines(path)) == 1 + count  # a header
         if name != new and not is_whole:
-            missing.append(f"{name} of {counted(number, 'prediction')}")
+            missing.append(f"{name} of {counted(count, 'prediction')}")
     if missing:
-        how = "predict (MNLI-mm.tsv: --split test_mismatched, AX.tsv: --split ax)"
-        raise InputError(f"{folder} has no {', '.join(missing)}; write them with {how}")
+        command = "predict (MNLI-mm.tsv: --split test_mismatched, AX.tsv: --split ax)"
+        raise InputError(f"{folder} has no {', '.join(missing)}; write them with {command}")
 
 
 def write_submission(folder: StrPath, path: StrPath) -> None:

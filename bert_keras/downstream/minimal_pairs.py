@@ -24,7 +24,7 @@ from bert_keras.training.losses import MaskedLMLoss
 
 TOKENS_PER_BATCH = 4_096
 SENTENCES = ("sentence_good", "sentence_bad")
-# Kind of a group of pairs -> its column in the files of BLiMP
+# Level of a group of pairs -> its column in the files of BLiMP
 GROUPS = {"field": "field", "phenomenon": "linguistics_term", "paradigm": "UID"}
 
 
@@ -32,13 +32,13 @@ GROUPS = {"field": "field", "phenomenon": "linguistics_term", "paradigm": "UID"}
 class MinimalPair:
     """An acceptable sentence and one that is not."""
 
-    texts: tuple[str, str]  # the acceptable one first
-    groups: Mapping[str, str]  # kind -> name; each pair has a "paradigm"
+    texts: tuple[str, str]  # the acceptable sentence is the first
+    groups: Mapping[str, str]  # level -> name of the group; each pair has a "paradigm"
     location: str  # where it was read, as "FILE, line N"
 
 
 def read_pairs(data: StrPath) -> list[MinimalPair]:
-    """Reads a table, or a folder of .jsonl files; without a column UID, a file is a paradigm."""
+    """Reads a table or a folder of .jsonl files; a file without a column UID is one paradigm."""
     files = sorted(Path(data).glob("*.jsonl")) or [data]
     pairs = []
     for file in files:
@@ -46,23 +46,23 @@ def read_pairs(data: StrPath) -> list[MinimalPair]:
             good, bad = (required_text(row, name, location=location) for name in SENTENCES)
             row = {"UID": Path(file).stem, **row}
             # One paradigm of BLiMP has "syntax/semantics" where the others have "syntax_semantics".
-            groups = {k: row[c].replace("/", "_") for k, c in GROUPS.items() if c in row}
+            groups = {g: row[c].replace("/", "_") for g, c in GROUPS.items() if c in row}
             pairs.append(MinimalPair((good, bad), groups, location))
     return pairs
 
 
 def pair_scores(pairs: Sequence[MinimalPair], differences: Sequence[float]) -> Scores:
-    """Returns the share of differences above 0 of each group; every paradigm weighs the same."""
-    hits, members = defaultdict(list), {kind: defaultdict(set) for kind in GROUPS}
+    """Returns the mean accuracy of each group's paradigms; differences above 0 are correct."""
+    hits, members = defaultdict(list), {level: defaultdict(set) for level in GROUPS}
     for pair, difference in zip(pairs, differences, strict=True):
         hits[pair.groups["paradigm"]].append(difference > 0)
-        for kind, name in pair.groups.items():
-            members[kind][name].add(pair.groups["paradigm"])
-    shares = {paradigm: float(np.mean(each)) for paradigm, each in hits.items()}
-    scores = {"accuracy": float(np.mean([*shares.values()]))}
-    for kind, groups in members.items():
+        for level, name in pair.groups.items():
+            members[level][name].add(pair.groups["paradigm"])
+    shares = {paradigm: float(np.mean(values)) for paradigm, values in hits.items()}
+    scores = {"accuracy": float(np.mean(list(shares.values())))}
+    for level, groups in members.items():
         for name, paradigms in sorted(groups.items()):
-            scores[f"{kind} {name}"] = float(np.mean([shares[each] for each in sorted(paradigms)]))
+            scores[f"{level} {name}"] = float(np.mean([shares[each] for each in sorted(paradigms)]))
     return scores
 
 
@@ -70,12 +70,12 @@ def pair_findings(examples: Sequence[MinimalPair], predictions: Sequence[float])
     """Returns the accuracy of each group, and the pairs with the wrong order."""
     tables: dict[str, list] = {}
     for name, value in pair_scores(examples, predictions).items():
-        kind, _, group = name.partition(" ")
-        tables.setdefault(kind, []).append([group, value])
+        level, _, group = name.partition(" ")
+        tables.setdefault(level, []).append([group, value])
     sections = [
-        Section(heading=kind.title(), table=Table([kind, "accuracy"], rows))
-        for kind, rows in tables.items()
-        if kind != "accuracy"
+        Section(heading=level.title(), table=Table([level, "accuracy"], rows))
+        for level, rows in tables.items()
+        if level != "accuracy"
     ]
     errors = [
         (-difference, [pair.groups["paradigm"], *example_cells(pair), f"{difference:.2f}"])
@@ -90,7 +90,7 @@ def pair_findings(examples: Sequence[MinimalPair], predictions: Sequence[float])
 class _MaskedTokens(EncodedTexts):
     """Sentences with one masked token each."""
 
-    positions: np.ndarray  # of the masked tokens, int32 [N]
+    positions: np.ndarray  # int32 [N], the position of the masked token of each row
 
     def batch(self, rows: np.ndarray) -> tuple:
         (inputs,) = super().batch(rows)
@@ -120,9 +120,9 @@ def log_likelihoods(model: Pretrained, texts: Sequence[str]) -> list[float]:
         raise InputError(f"the model is a {type(model).__name__}; expected one with masked_lm")
     max_length = model.stored_metadata(None).max_length
     settings: dict[str, Any] = {"vocabulary": model.tokenizer.vocabulary, "max_length": max_length}
-    ids = [*map(tuple, model.tokenizer.ids_batch(texts))]
-    # Equal texts share a row: in different batches they could be rounded differently.
-    sentences = [*dict.fromkeys(ids)]
+    ids = list(map(tuple, model.tokenizer.ids_batch(texts)))
+    # Equal texts share a row, because in different batches they could be rounded differently.
+    sentences = list(dict.fromkeys(ids))
     encoded, sentence_of_row = _NextTokens(texts=(sentences,), **settings), range(len(sentences))
     longest = int(encoded.full_lengths.max(initial=1))
     if longest > max_length:
@@ -130,7 +130,7 @@ def log_likelihoods(model: Pretrained, texts: Sequence[str]) -> list[float]:
     if not model.config.is_causal:
         positions = [position for each in sentences for position in range(1, len(each) + 1)]
         masked = ([each for each in sentences for _ in each],)
-        sentence_of_row = np.repeat(sentence_of_row, [*map(len, sentences)])
+        sentence_of_row = np.repeat(sentence_of_row, list(map(len, sentences)))
         encoded = _MaskedTokens(texts=masked, positions=np.array(positions, np.int32), **settings)
     size = max(1, TOKENS_PER_BATCH // longest)
 

@@ -13,12 +13,12 @@ from bert_keras.downstream.task import Outputs, Scores, Task, fixed, needs_label
 from bert_keras.errors import check_least
 from bert_keras.fields import setting
 from bert_keras.files import StrPath, write_text
-from bert_keras.kinds.choice import Chosen, chosen
-from bert_keras.kinds.classifier import LABEL_KINDS
+from bert_keras.kinds.choice import ChoicePrediction, choose
+from bert_keras.kinds.classifier import SINGLE_LABEL
 from bert_keras.text.tokenizer import TextTokenizer
 
 NUM_ENDINGS = 4
-ENDINGS = tuple(f"ending{number}" for number in range(NUM_ENDINGS))
+ENDINGS = tuple(f"ending{index}" for index in range(NUM_ENDINGS))
 
 
 @dataclass(frozen=True, slots=True)
@@ -36,7 +36,7 @@ Examples = Sequence[SwagExample]
 
 
 @dataclass(frozen=True, kw_only=True)
-class SwagTask(Task[SwagExample, EncodedTexts, Chosen]):
+class SwagTask(Task[SwagExample, EncodedTexts, ChoicePrediction]):
     """The SWAG task (BERT paper, section 4.4).
 
     Each ending gives a sequence `[CLS] sent1 [SEP] sent2 ending [SEP]`, and one vector scores the
@@ -58,7 +58,7 @@ class SwagTask(Task[SwagExample, EncodedTexts, Chosen]):
     prediction_file: ClassVar[str] = "predictions.csv"
 
     def __post_init__(self):
-        check_least(self, 4, "max_length")  # [CLS], two [SEP] and a token
+        check_least(self, 4, "max_length")  # [CLS], two [SEP]s and a token
 
     def read(self, path: StrPath, *, split: str = "train") -> list[SwagExample]:
         """Reads the columns sent1, sent2, ending0 to ending3 and label; only sent2 may be empty."""
@@ -71,7 +71,7 @@ class SwagTask(Task[SwagExample, EncodedTexts, Chosen]):
             )
             text, label = row.get("label", ""), None
             if text or is_labelled:
-                LABEL_KINDS["one"].check(text, [*map(str, range(NUM_ENDINGS))], location=location)
+                SINGLE_LABEL.check(text, list(map(str, range(NUM_ENDINGS))), location=location)
                 label = int(text)
             examples.append(SwagExample(context, row["sent2"], tuple(endings), label, location))
         return examples
@@ -90,17 +90,17 @@ class SwagTask(Task[SwagExample, EncodedTexts, Chosen]):
 
     def predictions(
         self, examples: Examples, encoded: EncodedTexts, outputs: Outputs
-    ) -> list[Chosen]:
-        return chosen(np.asarray(outputs, np.float64))
+    ) -> list[ChoicePrediction]:
+        return choose(np.asarray(outputs, np.float64))
 
-    def score(self, examples: Examples, predictions: Sequence[Chosen]) -> Scores:
+    def score(self, examples: Examples, predictions: Sequence[ChoicePrediction]) -> Scores:
         gold = [each.label for each in examples]
         return {"accuracy": accuracy(gold, [each.choice for each in predictions])}
 
     def write_predictions(
-        self, path: StrPath, examples: Examples, predictions: Sequence[Chosen]
+        self, path: StrPath, examples: Examples, predictions: Sequence[ChoicePrediction]
     ) -> None:
-        rows = (f"{number},{each.choice}\n" for number, each in enumerate(predictions))
+        rows = (f"{index},{each.choice}\n" for index, each in enumerate(predictions))
         write_text(path, ",pred\n" + "".join(rows))
 
 

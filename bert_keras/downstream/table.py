@@ -17,7 +17,7 @@ from bert_keras.files import StrPath, existing_file, text_lines
 
 PREFIX = "tfds:"
 WITH_HEADER = (".csv", ".tsv", ".txt")
-Row = tuple[str, dict[str, str]]  # its location, for error messages, and its columns
+Row = tuple[str, dict[str, str]]  # the location, for error messages, and the values by column
 Lines = Iterable[tuple[str, list[str]]]  # the location and the fields of each line
 
 
@@ -37,18 +37,18 @@ def table_rows(
 
     Args:
         path: A `.tsv`, `.txt`, `.csv`, `.jsonl` or `.json` file, or `tfds:NAME:SPLIT`.
-        columns: The columns that each row must have, or the columns of each setting of a task.
-        headerless: The column names of a file without a header line. A first line that contains all
-            names of `columns` is still taken as a header.
+        columns: The columns that each row must have, or a dict from a task's setting to columns.
+        headerless: The column names of a file without a header line. If the first line contains all
+            names of `columns`, it is still a header.
         skips_broken: Whether rows with a wrong number of columns are skipped and counted on stderr.
         lists: Columns of JSON and TFDS that may be lists; their texts are joined by commas.
     """
     settings = columns if isinstance(columns, Mapping) else {}
-    names = [*chain(*settings.values())] if settings else [*columns]
+    names = list(chain(*settings.values())) if settings else list(columns)
     suffix = Path(path).suffix
     if is_tfds(path):
         objects = enumerate(tfds_rows(os.fspath(path)), start=1)
-        rows = _object_rows(((f"{path}, row {number}", each) for number, each in objects), lists)
+        rows = _object_rows(((f"{path}, row {n}", each) for n, each in objects), lists)
     elif suffix in (".jsonl", ".json"):
         rows = _object_rows(_json_objects(path), lists)
     elif suffix in WITH_HEADER:
@@ -61,21 +61,21 @@ def table_rows(
     for location, values in rows:
         if missing := [name for name in names if name not in values]:
             where = path if suffix in WITH_HEADER else location
-            found = ", ".join(map(quoted, values)) or "none"
+            existing = ", ".join(map(quoted, values)) or "none"
             options = " ".join(f"{setting}=NAME" for setting, each in settings.items() if each)
             hint = "a table of your own needs the task classification"
             hint = f"name yours: --set {options} (changes= in Python)" if settings else hint
-            raise InputError(f"{where} has no column {missing[0]!r}, only {found}; {hint}")
+            raise InputError(f"{where} has no column {missing[0]!r}, only {existing}; {hint}")
         yield location, values
     if not location:
         raise InputError(f"{path} has no rows; expected one or more, below a header except in JSON")
 
 
 def _csv_lines(path: StrPath, columns: Sequence[str]) -> Lines:
-    """Yields the lines; the separator is the one that gives the header the most known columns."""
+    """Yields the lines, divided by the separator that gives the header the most known columns."""
     header = next(iter(text_lines(path)), "")
     splits = {mark: next(csv.reader([header], delimiter=mark), []) for mark in ",;\t|"}
-    delimiter = max(splits, key=lambda m: (len({*columns} & {*splits[m]}), len(splits[m])))
+    delimiter = max(splits, key=lambda m: (len(set(columns) & set(splits[m])), len(splits[m])))
     lines = (f"{line}\n" for line in text_lines(path))
     reader, start = csv.reader(lines, delimiter=delimiter, strict=True), 1
     try:
@@ -104,22 +104,23 @@ def _rows_below_header(
         elif skips_broken:
             skipped.append(location)
         else:
-            found = f"{location} has {counted(len(fields), 'column')}, the header {len(header)}"
-            raise InputError(f"{found}; in a .csv file, quote texts that contain the separator")
+            widths = f"{counted(len(fields), 'column')}, the header {len(header)}"
+            hint = "in a .csv file, quote texts that contain the separator"
+            raise InputError(f"{location} has {widths}; {hint}")
     if skipped:
-        number = counted(len(skipped), "row")
-        print(f"skipped {number} of another width; the first is {skipped[0]}", file=sys.stderr)
+        rows = counted(len(skipped), "row")
+        print(f"skipped {rows} of another width; the first is {skipped[0]}", file=sys.stderr)
 
 
 def _json_objects(path: StrPath) -> Iterator[tuple[str, Any]]:
     """Yields the location and the value of each item of a .json list or line of a .jsonl file."""
     if Path(path).suffix == ".json":
         items = parse_json(existing_file(path).read_bytes(), location=os.fspath(path))
-        yield from ((f"{path}, item {number}", item) for number, item in enumerate(items, start=1))
+        yield from ((f"{path}, item {n}", item) for n, item in enumerate(items, start=1))
         return
-    for number, line in enumerate(text_lines(path), start=1):
+    for n, line in enumerate(text_lines(path), start=1):
         if line.strip():
-            location = f"{path}, line {number}"
+            location = f"{path}, line {n}"
             yield location, parse_json(line, location=location)
 
 
@@ -133,7 +134,7 @@ def parse_json(text: str | bytes, *, location: str) -> Any:
 
 def _object_rows(objects: Iterable[tuple[str, Any]], lists: Sequence[str]) -> Iterator[Row]:
     for location, each in objects:
-        # What is not an object has no columns.
+        # A value that is not an object has no columns.
         yield location, dict(_named_texts(each if isinstance(each, dict) else {}, lists))
 
 
@@ -143,7 +144,7 @@ def _named_texts(item: dict, lists: Sequence[str], prefix: str = "") -> Iterator
         if isinstance(value, dict):
             yield from _named_texts(value, lists, f"{name}.")
         elif isinstance(value, list) and name in lists:
-            texts = [*map(_text, value)]
+            texts = list(map(_text, value))
             if "," in "".join(texts):
                 raise InputError(f"{texts} has a comma, which separates labels; rename this label")
             yield name, ",".join(texts)
@@ -176,7 +177,7 @@ def tfds_files(data: StrPath) -> dict[str, str]:
 
 
 def tfds_rows(path: str) -> Iterator[dict[str, Any]]:
-    """Yields the rows of `tfds:NAME:SPLIT`, maybe shuffled; an unknown class label (-1) is None."""
+    """Yields the rows of `tfds:NAME:SPLIT` in any order; an unknown class label (-1) is None."""
     name, _, split = path.removeprefix(PREFIX).rpartition(":")
     builder = _prepared_builder(name)
     import tensorflow_datasets as tfds

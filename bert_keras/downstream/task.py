@@ -13,7 +13,7 @@ from bert_keras.data.encoded import Encoded
 from bert_keras.downstream.table import is_tfds, tfds_files
 from bert_keras.errors import InputError, check_name
 from bert_keras.files import StrPath, check_exists
-from bert_keras.kinds.classifier import LABEL_KINDS
+from bert_keras.kinds.classifier import SINGLE_LABEL
 from bert_keras.kinds.known import KINDS
 from bert_keras.text.tokenizer import TextTokenizer
 
@@ -24,7 +24,7 @@ if TYPE_CHECKING:  # a task checks its data before Keras is imported
 
 Outputs = Sequence  # the outputs of a model: an array, or a dict of arrays, for each row
 Scores = dict[str, float]
-FileNames = Mapping[str, Sequence[str]]  # the possible file names of each split
+FileNames = Mapping[str, Sequence[str]]  # split -> its possible file names
 Example = TypeVar("Example")
 EncodedExamples = TypeVar("EncodedExamples", bound="Encoded")
 Prediction = TypeVar("Prediction")
@@ -37,9 +37,9 @@ def fixed(default: Any = MISSING) -> Any:
 
 @dataclass(frozen=True, kw_only=True)
 class Task(abc.ABC, Generic[Example, EncodedExamples, Prediction]):
-    """A task: it reads examples, encodes them, names the model, scores and writes predictions.
+    """Reads and encodes examples for a class of models, and scores and writes predictions.
 
-    The fields are its settings. By default, the data are tables, and the model learns one class.
+    The fields are the settings of the task. By default, the data are tables with a class per row.
     """
 
     name: str = fixed()
@@ -48,17 +48,17 @@ class Task(abc.ABC, Generic[Example, EncodedExamples, Prediction]):
     # `with_labels_of` sets them from the training examples.
     labels: tuple[str, ...] = fixed(())
 
-    model: ClassVar[str]  # the name of its model class
+    model: ClassVar[str]  # the name of the model class
     metric: ClassVar[str]  # the score that chooses the best checkpoint; larger is better
-    problem_type: ClassVar[str] = ""  # the kind of a classifier's labels, as in the model metadata
+    problem_type: ClassVar[str] = ""  # the problem type of a classifier, as in the metadata
     input_names: ClassVar[tuple[str, ...]] = ()  # the names of the texts that the model reads
     folder: ClassVar[str] = ""  # the task's folder in the folder of a benchmark
     file_names: ClassVar[FileNames] = {
         split: (f"{split}.tsv", f"{split}.csv", f"{split}.jsonl")
         for split in ("train", "dev", "test")
     }
-    label_field: ClassVar[str] = "label"  # of an example: None or () if the example has no label
-    prediction_file: ClassVar[str] = "predictions.tsv"  # default name
+    label_field: ClassVar[str] = "label"  # field of an example; None or () if it has no label
+    prediction_file: ClassVar[str] = "predictions.tsv"  # the default name
     # Whether the task also scores models that were fine-tuned on another task with the same model.
     scores_other_tasks: ClassVar[bool] = False
     freezes_encoder: ClassVar[bool] = False  # whether only the layers above the encoder are trained
@@ -81,9 +81,9 @@ class Task(abc.ABC, Generic[Example, EncodedExamples, Prediction]):
             if (folder / name).is_file()
         }
         if missing := [split for split in ("train", "dev") if split not in paths]:
-            found = ", ".join(sorted(path.name for path in folder.iterdir())[:10]) or "no files"
+            existing = ", ".join(sorted(path.name for path in folder.iterdir())[:10]) or "no files"
             names = " or ".join(self.file_names[missing[0]])
-            raise InputError(f"{folder} has no {names}; it contains {found}")
+            raise InputError(f"{folder} has no {names}; it contains {existing}")
         return paths
 
     @abc.abstractmethod
@@ -91,7 +91,7 @@ class Task(abc.ABC, Generic[Example, EncodedExamples, Prediction]):
         """Returns the examples of a file; those of "train" and "dev" must have labels."""
 
     def check_labels(self, examples: Sequence[Example]) -> None:
-        """Raises InputError if an example has no label to score against."""
+        """Raises InputError if an example has no label, so that it cannot be scored."""
         for each in examples:
             if getattr(each, self.label_field) in (None, ()):
                 location = getattr(each, "location", "an example")
@@ -108,18 +108,18 @@ class Task(abc.ABC, Generic[Example, EncodedExamples, Prediction]):
     def encode_to_score(
         self, examples: Sequence[Example], tokenizer: TextTokenizer
     ) -> EncodedExamples:
-        """Returns the rows for `predictions`, by default those of `encode`, which have a loss."""
+        """Returns the rows to predict, by default the same as `encode`."""
         return self.encode(examples, tokenizer)
 
     def compile_arguments(self) -> dict[str, Any]:
         """Returns `loss`, `loss_weights`, `metrics`, `weighted_metrics` for `model.compile`."""
-        return LABEL_KINDS["one"].compile_arguments()
+        return SINGLE_LABEL.compile_arguments()
 
     @abc.abstractmethod
     def predictions(
         self, examples: Sequence[Example], encoded: EncodedExamples, outputs: Outputs
     ) -> Sequence[Prediction]:
-        """Returns one prediction for each example; outputs are padded after the end of a row."""
+        """Returns one prediction for each example; `outputs` may be padded at the end of a row."""
 
     @abc.abstractmethod
     def score(self, examples: Sequence[Example], predictions: Sequence[Prediction]) -> Scores:
@@ -130,7 +130,7 @@ class Task(abc.ABC, Generic[Example, EncodedExamples, Prediction]):
         return {}
 
     def tuned(self, examples: Sequence[Example], predictions: Sequence[Prediction]) -> Self:
-        """Returns the task with settings that its dev predictions decide, such as a threshold."""
+        """Returns the task with settings found from its dev predictions, such as a threshold."""
         return self
 
     def findings(
@@ -147,11 +147,11 @@ class Task(abc.ABC, Generic[Example, EncodedExamples, Prediction]):
 
     def check_encoder(self, config: BertConfig) -> None:
         """Raises InputError for an encoder that does not fit the settings of the task."""
-        if self.max_length > (most := config.max_positions):
-            raise InputError(f"max_length is {self.max_length}; the encoder reads {most} tokens")
+        if self.max_length > (limit := config.max_positions):
+            raise InputError(f"max_length is {self.max_length}; the encoder reads {limit} tokens")
 
     def embedding(self, source: ModelMetadata) -> EmbeddingConfig | None:
-        """Returns how a model that starts from `source` computes embeddings; None if not at all."""
+        """Returns how a model that starts from `source` computes embeddings, or None."""
         return None
 
     def trained(self, model: "keras.Model") -> "keras.Model":
@@ -165,7 +165,7 @@ class Task(abc.ABC, Generic[Example, EncodedExamples, Prediction]):
         return encoded
 
     def settings(self) -> dict[str, object]:
-        """Returns the settings that the model metadata stores; later predictions need the same."""
+        """Returns the settings that the model metadata stores for later predictions."""
         values = {name: v for name, v in dataclasses.asdict(self).items() if name != "labels"}
         return {name: list(v) if isinstance(v, tuple) else v for name, v in values.items()}
 
@@ -176,7 +176,7 @@ def needs_labels(split: str) -> bool:
 
 
 def examples_file(task: Task, data: StrPath, *, split: str) -> str:
-    """Returns the file of a split of a folder or of `tfds:NAME`; a file is returned as it is."""
+    """Returns the file of a split in a folder or in `tfds:NAME`; if `data` is a file, `data`."""
     data = os.fspath(data)
     if not (os.path.isdir(data) or is_tfds(data)):
         return data

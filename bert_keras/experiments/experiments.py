@@ -52,7 +52,7 @@ class Experiment:
     arms: tuple[Arm, ...]
 
     def published(self, arm: Arm, column: ScoreColumn) -> float | None:
-        """Returns the paper's score of a cell, None for a cell without one."""
+        """Returns the paper's score of a cell, or None if the paper has none."""
         return dict(zip(self.columns, arm.published, strict=False)).get(column)
 
     @property
@@ -89,7 +89,7 @@ def _glue(folder: str, name: str = "") -> ScoreColumn:
 
 
 def _arms(field: str, rows: Sequence[tuple[str, str, Sequence[float]]]) -> tuple[Arm, ...]:
-    """Returns arms that change one field of the pretraining, from names, values and scores."""
+    """Returns arms that change one field of the pretraining recipe, from (name, value, scores)."""
     return tuple(
         Arm(name=name, pretraining=(f"{field}={value}",) if value else (), published=tuple(scores))
         for name, value, scores in rows
@@ -140,7 +140,7 @@ _CURVES = (
     (_LEFT_TO_RIGHT, (79.4, 79.8, 80.3, 81.0, 81.7, 81.9, 82.1, 82.2)),
 )
 
-_EPOCHS = {100: 60, 300: 30, 1_000: 15, 3_000: 8, 10_000: 5, 0: 3}  # by number of examples
+_EPOCHS = {100: 60, 300: 30, 1_000: 15, 3_000: 8, 10_000: 5, 0: 3}  # number of examples -> epochs
 
 
 def _labels(name: str, *changes: str) -> tuple[Arm, ...]:

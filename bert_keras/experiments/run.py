@@ -59,8 +59,8 @@ class Results:
     experiment: Experiment
     columns: tuple[ScoreColumn, ...]  # the columns whose files exist
     remarks: tuple[str, ...]  # sentences about the scale and missing columns
-    pretrainings: dict[str, dict] = field(default_factory=dict)  # scores by model
-    scores: dict[tuple[str, str], Score] = field(default_factory=dict)  # by arm and column
+    pretrainings: dict[str, dict] = field(default_factory=dict)  # model -> scores
+    scores: dict[tuple[str, str], Score] = field(default_factory=dict)  # (arm, column) -> score
 
 
 def reproduce(experiment: Experiment, scale: Scale, *, data: StrPath, output: StrPath) -> Results:
@@ -107,14 +107,14 @@ def reproduce(experiment: Experiment, scale: Scale, *, data: StrPath, output: St
 
 
 def plan(experiment: Experiment, scale: Scale, *, data: StrPath) -> str:
-    """Returns a table of the stages of `reproduce`, which has the same errors, and their steps."""
+    """Returns a table of the stages of `reproduce` and their steps; raises the same errors."""
     experiment = scale.experiment(experiment)
     _, files, missing = experiment.inputs(data)
     rows: list[list[str]] = []
     for name, arm in experiment.models.items():
         for phase in scale.pretraining(arm):
-            what = f"pretrain {name}, size {phase.recipe.size}, length {phase.max_length}"
-            rows.append([what, f"to step {phase.recipe.end:,}"])
+            stage = f"pretrain {name}, size {phase.recipe.size}, length {phase.max_length}"
+            rows.append([stage, f"to step {phase.recipe.end:,}"])
     for column in experiment.columns:
         if column.name in files:
             _, recipe = cell_task(scale, experiment.arms[0], column)
@@ -153,7 +153,7 @@ class Runs:
     def pretrained(
         self, name: str, arm: Arm, *, ends: Iterable[int]
     ) -> tuple[dict[int, Path], dict]:
-        """Pretrains the model of an arm; returns its folders by step, and the last scores."""
+        """Pretrains the model of an arm; returns {step: folder} and the scores of the last step."""
         start, scores, models = None, {}, {}
         for phase in self.scale.pretraining(arm, ends=ends):
             end = phase.recipe.end
@@ -182,7 +182,7 @@ class Runs:
 
 
 def cell_task(scale: Scale, arm: Arm, column: ScoreColumn) -> tuple[Task, FinetuneRecipe]:
-    """Returns the task and the recipe of a cell, without the arm's changes for frozen encoders."""
+    """Returns task and recipe of a cell; the arm's changes do not apply to frozen encoders."""
     tuning, task = scale.tuning(column.task), named_task(column.task)
     changes = () if task.freezes_encoder else arm.finetuning
     recipe, task = with_changes(tuning.recipe, task, changes=(*tuning.changes, *changes))
@@ -190,7 +190,7 @@ def cell_task(scale: Scale, arm: Arm, column: ScoreColumn) -> tuple[Task, Finetu
 
 
 def score_of(folder: Path, column: ScoreColumn) -> Score:
-    """Returns the score of a study from its runs with the best learning rate that have scores."""
+    """Returns the score of a study: its runs with the best learning rate that did not diverge."""
     outcome = json_object(folder / "study.json")
     best = outcome["best_learning_rate"]
     runs = [run["scores"] for run in outcome["runs"] if run["learning_rate"] == best]
@@ -201,15 +201,15 @@ def score_of(folder: Path, column: ScoreColumn) -> Score:
 def write_page(output: Path, results: Results) -> None:
     """Writes report.html, report.md, and results.json with all numbers."""
     experiment, scores = results.experiment, results.scores
-    num_cells, lead = len(experiment.arms) * len(results.columns), [*results.remarks]
+    num_cells, lead = len(experiment.arms) * len(results.columns), list(results.remarks)
     if len(scores) < num_cells:
         lead.append(f"{len(scores)} of {num_cells} cells have a score so far.")
     seeds = []
     for (arm, column), score in scores.items():
         if score.diverged:
             lead.append(f"Diverged: {score.diverged} of the runs of {arm} on {column}.")
-        numbers = ", ".join(f"{each:.1f}" for each in score.seeds)
-        seeds.append([arm, column, f"{score.learning_rate:g}", numbers])
+        seed_scores = ", ".join(f"{each:.1f}" for each in score.seeds)
+        seeds.append([arm, column, f"{score.learning_rate:g}", seed_scores])
     header = ["arm", "task", "learning rate", "score of each seed"]
     notes = [SCORES, PUBLISHED] if any(arm.published for arm in experiment.arms) else [SCORES]
     sections = [
@@ -230,7 +230,7 @@ def write_page(output: Path, results: Results) -> None:
 
 
 def _score_table(results: Results) -> Table:
-    """Returns the scores, and beside each column that the paper has, the paper's scores."""
+    """Returns the scores, and next to each column the paper's scores, if it has some."""
     experiment, header = results.experiment, [""]
     rows = [[arm.name] for arm in experiment.arms]
     for column in results.columns:

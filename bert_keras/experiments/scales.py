@@ -12,7 +12,7 @@ from bert_keras.runs.settings import with_changes
 
 @dataclass(frozen=True, kw_only=True)
 class Phase:
-    """A pretraining on records of one length. It starts from the model of the preceding phase."""
+    """A pretraining run on records of one length, which continues the preceding phase's model."""
 
     max_length: int  # tokens of a record
     recipe: PretrainRecipe
@@ -33,7 +33,7 @@ class Scale:
     note: str  # what the scale can and cannot show
     vocab_size: int
     phases: tuple[Phase, ...]
-    tunings: dict[str, Tuning]  # by task; "" applies to every task that is not listed
+    tunings: dict[str, Tuning]  # task -> fine-tuning; "" applies to every task not listed
     num_seeds: int  # seeds of each fine-tuning
     duplicates: int = 5  # see BuildSettings
     held_out_rate: float = 0.01  # see BuildSettings
@@ -41,10 +41,10 @@ class Scale:
     # Changes of recipes that replace changes of an arm, such as smaller sizes.
     stand_ins: dict[str, str] = field(default_factory=dict)
     tables: tuple[str, ...] = ("table5", "table6", "c1", "c2", "labels")  # names of experiments
-    added_arms: dict[str, tuple[Arm, ...]] = field(default_factory=dict)  # by experiment
+    added_arms: dict[str, tuple[Arm, ...]] = field(default_factory=dict)  # experiment -> arms
 
     def experiment(self, experiment: Experiment) -> Experiment:
-        """Returns an experiment with the arms of this scale; InputError if it is not included."""
+        """Returns an experiment with the arms of this scale; raises InputError if it has none."""
         check_name(experiment.name, self.tables, what="table of this scale")
         arms = (*experiment.arms, *self.added_arms.get(experiment.name, ()))
         return replace(experiment, arms=arms)
@@ -63,7 +63,7 @@ class Scale:
         return max(1, round(arm.step_fraction * self.pretraining(arm)[-1].recipe.end))
 
     def pretraining(self, arm: Arm, *, ends: Iterable[int] = ()) -> list[Phase]:
-        """Returns the phases, split at `ends`; each part reads the records from their start."""
+        """Returns the phases, divided at the steps `ends`; each part reads the records anew."""
         parts, start = [], 0
         for phase in self.phases:
             changes = [self.stand_ins.get(change, change) for change in arm.pretraining]
@@ -78,7 +78,7 @@ class Scale:
 
 
 def _accumulating(name: str) -> PretrainRecipe:
-    """Returns a recipe in 8 parts: logits of all positions take 2 GB for 32 x 512 tokens."""
+    """Returns a recipe with 8 accumulation steps: logits for 32 x 512 tokens take 2 GB."""
     return replace(PRETRAIN[name], gradient_accumulation_steps=8)
 
 
@@ -92,7 +92,7 @@ _SHORT = {"max_train_examples": 10_000, "logs_per_epoch": 5}
 _TINY = _at_rate(3e-4, FinetuneRecipe(batch_size=32, num_epochs=2, learning_rate=3e-4), **_SHORT)
 _TAGGER = _at_rate(recipes.TAGGER.learning_rate, recipes.TAGGER)
 _SMALL_TAGGER = ("layers=last", "lstm_units=64")
-_WINDOWS = ("max_length=128", "stride=96", "max_question_length=32")  # of SQuAD
+_WINDOWS = ("max_length=128", "stride=96", "max_question_length=32")  # for SQuAD
 # After laptop-10min, which has no dropout, one seed: MNLI 50.9 % and QNLI 61.0 % without dropout,
 # 49.9 % and 60.4 % with 0.1. A learning rate of 3e-3 gave MNLI 48.8 %, 1e-3 gave 50.0 %.
 _CHANGES = {"num_epochs": 5, "max_train_examples": 10_000, "dropout_rate": 0.0}

@@ -16,7 +16,7 @@ from tensorflow_serving.apis.predict_pb2 import PredictRequest
 from tensorflow_serving.apis.prediction_log_pb2 import PredictionLog, PredictLog
 from tqdm import tqdm
 
-from bert_keras.checkpoints.checkpoint import present
+from bert_keras.checkpoints.checkpoint import require_vocabulary
 from bert_keras.config import ModelMetadata
 from bert_keras.data.record_file import PREDICTION_FEATURES
 from bert_keras.errors import InputError, check_count, check_least
@@ -124,7 +124,7 @@ def plan_of_model(
         labels: The names of the labels; empty for the model's own.
         **options: `max_length` and `num_texts` of `export_plan`.
     """
-    tokenizer = present(tokenizer or model.tokenizer, source="the model")
+    tokenizer = require_vocabulary(tokenizer or model.tokenizer, source="the model")
     metadata = model.stored_metadata(tokenizer, labels=labels)
     return export_plan(metadata, tokenizer, path, source="the model", **options)
 

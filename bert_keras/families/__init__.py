@@ -33,7 +33,7 @@ def presets() -> dict[str, BertConfig]:
 
 
 def hub_names() -> dict[str, str]:
-    """Returns the names of well-known models on Hugging Face, and the kind of their family."""
+    """Returns the names of well-known models on Hugging Face, each with its model_type."""
     return {name: kind for kind, family in FAMILIES.items() for name in family.hub_names}
 
 

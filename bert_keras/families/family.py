@@ -28,13 +28,13 @@ _BLOCK_LAYERS = (
 
 
 def block_names(prefix: str, *names: str) -> dict[str, str]:
-    """Returns the weight names of the layers of a block, by our names; `{}` is its index."""
+    """Maps our names of a block's layers to weight names; `{}` is the index of the block."""
     pairs = zip(_BLOCK_LAYERS, names, strict=True)
     return {f"encoder/layer_{{}}/{ours}": f"{prefix}{theirs}" for ours, theirs in pairs}
 
 
 def masked_lm_names(transform: str, norm: str, decoder: str, bias: str = "") -> dict[str, str]:
-    """Returns the weight names of the layers of the masked-LM head, by our names.
+    """Maps our names of the layers of the masked-LM head to weight names.
 
     Args:
         transform: The name of the dense layer.
@@ -52,9 +52,9 @@ class KerasHub:
     """How a family's keras_hub models differ from the other families' models."""
 
     has_pooler: bool = True  # True if the pooler belongs to the backbone, not to the classifier
-    # Additional arguments of the backbone and our fields.
+    # Additional arguments of the backbone -> our fields
     sizes: Mapping[str, str] = field(default_factory=dict)
-    # Start of some variable paths, and the start of the same paths in BERT.
+    # The start of some variable paths, and the start of the same paths in BERT
     prefix: tuple[str, str] = ("", "")
 
 
@@ -62,7 +62,7 @@ class KerasHub:
 class Family:
     """A relative of BERT: its configurations, special tokens and names in checkpoint formats.
 
-    The keys of tables of weights are public names of layers or weights, `{}` the index of a block.
+    In tables of weights, keys are public names of layers or weights; `{}` is the index of a block.
     """
 
     kind: str  # model_type in config.json
@@ -72,36 +72,36 @@ class Family:
 
     # Fields of BertConfig that all members share, where they differ from `BERT_TRAITS`.
     traits: Mapping[str, Any] = field(default_factory=dict)
-    # Fields that differ between the members: names in BERT_TRAITS, and embedding_size if members
-    # without a projection exist.
+    # Fields that differ between the members: names in BERT_TRAITS, and embedding_size if there are
+    # members without a projection.
     options: tuple[str, ...] = ()
     # Fields in OPTIONAL_SIZES that are above 0 in every member. Fields that are neither here nor in
     # `options` are 0.
     sizes: tuple[str, ...] = ("num_segments",)
 
     class_prefix: str  # start of the class names in transformers and keras_hub: "DistilBert"
-    # Our model classes, and the ends of the class names in transformers that differ from BERT's; ""
-    # if the family does not have the class.
+    # Our model classes -> ends of the class names in transformers if they differ from BERT's, or ""
+    # if the family does not have the class
     class_names: Mapping[str, str] = field(default_factory=dict)
     has_pooler: bool = True  # whether the encoder's class in transformers has a pooler
-    prefix: str = ""  # start of the encoder's weight names in task models; "" means `kind`
+    prefix: str = ""  # start of encoder weight names in task models; "" means `kind`
     # Names of weights in transformers. A name that begins with a dot follows the prefix.
     weight_names: Mapping[str, str]
-    # Our model classes, and names of weights that only this class has.
+    # Our model classes -> names of weights that only this class has
     model_weight_names: Mapping[str, Mapping[str, str]] = field(default_factory=dict)
-    # Keys of BERT's config.json, and this family's keys for the same values.
+    # Keys of BERT's config.json -> this family's keys for the same values
     config_keys: Mapping[str, str] = field(default_factory=dict)
     activation_keys: tuple[str, ...] = ("hidden_act",)  # config.json keys that have the same value
-    # This family's keys in config.json and their defaults that differ from BERT's.
+    # This family's keys in config.json -> their defaults, where they differ from BERT's
     defaults: Mapping[str, Any] = field(default_factory=dict)
     dropout_keys: tuple[str, ...] = ()  # config.json keys of the dropout rates of heads
-    # Keys in config.json with only one supported value, and this value.
+    # Keys in config.json -> their only supported value
     fixed_values: Mapping[str, Any] = field(default_factory=dict)
     # Whether the masked-LM head always has GELU, whatever the activation of the encoder is.
     has_gelu_head: bool = False
-    # Reads more fields of BertConfig from the values of config.json, and returns more values to
-    # write.
+    # Reads more fields of BertConfig from the values of config.json.
     read_fields: Callable[[Mapping[str, Any]], dict[str, Any]] | None = None
+    # Returns more values to write to config.json.
     more_values: Callable[[BertConfig, Vocabulary | None], dict[str, Any]] | None = None
 
     keras_hub: KerasHub | None = None  # None if keras_hub has no models of the family

@@ -1,7 +1,7 @@
 """ModernBERT (Warner et al. 2024), which has rotary positions and local attention.
 
-For `global_rope_theta`, `local_rope_theta` and `global_attn_every_n_layers` in config.json, which
-are written, transformers 5 has `rope_parameters` and `layer_types`, and reads both forms.
+transformers 5 writes `rope_parameters` and `layer_types` to config.json. This package writes the
+older `global_rope_theta`, `local_rope_theta` and `global_attn_every_n_layers`; both read both.
 """
 
 import dataclasses
@@ -36,13 +36,13 @@ def _read_fields(values: Mapping[str, Any]) -> dict[str, Any]:
     return fields
 
 
-def _rotary_base(values: Mapping[str, Any], kind: str) -> float | None:
-    """Returns the base in global or local blocks; None means that both have the same base."""
-    key, default = _BASES[kind]
-    of_kind = (values.get("rope_parameters") or {}).get(kind) or {}
-    parameters = {**(values.get("rope_scaling") or {}), **of_kind}
+def _rotary_base(values: Mapping[str, Any], layer_type: str) -> float | None:
+    """Returns the base of a layer type, or None if both types have the same base."""
+    key, default = _BASES[layer_type]
+    own = (values.get("rope_parameters") or {}).get(layer_type) or {}
+    parameters = {**(values.get("rope_scaling") or {}), **own}
     rope_type = parameters.get("rope_type", parameters.get("type", "default"))
-    check_name(rope_type, ("default",), what=f"supported rope_type of {kind}")
+    check_name(rope_type, ("default",), what=f"supported rope_type of {layer_type}")
     return parameters.get("rope_theta", values.get(key, default))
 
 

@@ -6,33 +6,30 @@ from typing import Any, ClassVar, NamedTuple
 
 import numpy as np
 
-from bert_keras.kinds.classifier import LABEL_KINDS
+from bert_keras.kinds.classifier import SINGLE_LABEL
 from bert_keras.kinds.kind import Kind, class_ids, columns_of_answers, softmax
 
 
-class Chosen(NamedTuple):
+class ChoicePrediction(NamedTuple):
     """The choice that a model prefers."""
 
-    choice: int  # its number, from 0
+    choice: int  # index of the choice
     probabilities: list[float]  # one for each choice
 
 
-def chosen(logits_BC: np.ndarray, is_real_BC: np.ndarray | None = None) -> list[Chosen]:
+def choose(logits_BC: np.ndarray, is_real_BC: np.ndarray | bool = True) -> list[ChoicePrediction]:
     """Returns the most probable choice of each example.
 
-    Choices for which `is_real_BC`, bool [B, C], is False have probability 0; by default none.
+    Choices for which `is_real_BC`, bool [B, C], is False have probability 0.
     """
-    if is_real_BC is None:
-        probabilities_BC = softmax(logits_BC)
-    else:
-        logits_BC = np.where(is_real_BC, logits_BC, np.finfo(np.float32).min)
-        probabilities_BC = np.where(is_real_BC, softmax(logits_BC), 0.0)
+    logits_BC = np.where(is_real_BC, logits_BC, np.finfo(np.float32).min)
+    probabilities_BC = np.where(is_real_BC, softmax(logits_BC), 0.0)
     choices = probabilities_BC.argmax(axis=1).tolist()
-    return [Chosen(*each) for each in zip(choices, probabilities_BC.tolist(), strict=True)]
+    return list(map(ChoicePrediction, choices, probabilities_BC.tolist()))
 
 
 class Choice(Kind):
-    """Contexts and columns of choices, and the number of the right choice of each context."""
+    """Contexts and columns of choices, and the index of the right choice of each context."""
 
     model = "BertMultipleChoice"
     heads = ("multiple_choice",)
@@ -60,19 +57,19 @@ class Choice(Kind):
         return weights
 
     def compile_arguments(self):
-        return LABEL_KINDS["one"].compile_arguments()
+        return SINGLE_LABEL.compile_arguments()
 
     def answers(self, columns: Sequence[list], rows: Any, outputs: Sequence):
         is_real = np.array([[text != "" for text in row] for row in zip(*columns[1:], strict=True)])
-        return [each._asdict() for each in chosen(np.stack(outputs), is_real)]
+        return [each._asdict() for each in choose(np.stack(outputs), is_real)]
 
     def outputs(self, inputs: Mapping[str, np.ndarray], logits: Any) -> dict:
         is_real_BC = np.any(inputs["input_mask"] > 0, axis=-1, keepdims=False)
-        return columns_of_answers([each._asdict() for each in chosen(logits, np.array(is_real_BC))])
+        return columns_of_answers([each._asdict() for each in choose(logits, np.array(is_real_BC))])
 
     @classmethod
     def columns_of_words(cls, texts: Sequence[str], *, num_columns: int, source: str):
-        """Returns the context and all endings, which are columns of one text each."""
+        """Returns a column of one text for the context and for each ending."""
         return tuple([text] for text in texts)
 
     @classmethod
@@ -98,17 +95,17 @@ class Choice(Kind):
             pairs.append((str(example.label), str(choice)))
             if example.label == choice:
                 continue
-            kinds = {example.label: "good", choice: "bad"}
+            marks = {example.label: "good", choice: "bad"}
             endings = [
                 Markup("<div>{} {}</div>").format(
-                    mark(text, kinds.get(number, "")), mark("", note=f"{probabilities[number]:.2f}")
+                    mark(text, marks.get(index, "")), mark("", note=f"{probabilities[index]:.2f}")
                 )
-                for number, text in enumerate(example.endings)
+                for index, text in enumerate(example.endings)
             ]
             text = f"{example.context} {example.start}".strip()
             cells = [text, Markup("").join(endings), probabilities[choice]]
             errors.append((probabilities[choice], cells))
-        names = [str(number) for number in range(len(predictions[0].probabilities))]
+        names = [str(index) for index in range(len(predictions[0].probabilities))]
         matrix = evaluation.confusion_matrix("Number of the ending", pairs, names)
         columns = ["context", "endings (green: correct, red: chosen)", "probability"]
         return evaluation.Findings([matrix], columns, errors, "the most probable predictions first")

@@ -25,50 +25,53 @@ class LabelPrediction(NamedTuple):
     probabilities: Sequence[float] | np.ndarray = ()  # float32 [num_labels]; () for a number
 
 
-class OneLabel:
-    """Exactly one of several classes, in the order of the logits; other kinds of labels differ."""
+class LabelScheme:
+    """Single-label classification; subclasses handle several labels and numbers."""
 
     problem_type = ""  # as in the model metadata
     scores: tuple[str, ...] = ("accuracy", "macro_f1")  # the first chooses the best checkpoint
-    error_columns = ("gold", "predicted", "probability")  # of the wrong predictions in a report
+    error_columns = ("gold", "predicted", "probability")  # headings of the cells of `error_row`
     error_order = "the most probable predictions first"
 
     def read(self, text: str, *, location: str) -> Any:
-        """Returns the label of a text; raises InputError if it is not a label of this kind."""
+        """Returns the label that a text states; raises InputError if it is not a valid label."""
         if not text.strip():
             raise InputError(f"{location} has an empty label; expected the name of a class")
         return text.strip()
 
     def to_text(self, label: Any) -> str:
-        """Returns the text of a label, which `read` can read."""
+        """Returns the text from which `read` returns the label."""
         return str(label)
 
     def names(self, label: Any) -> tuple[str, ...]:
-        """Returns the classes that a label consists of."""
+        """Returns the names of the classes in a label."""
         return (label,)
 
     def classes(self, labels: Sequence, *, column: str, file: str) -> tuple[str, ...]:
-        """Returns the sorted classes of a training file, or the name of a column of numbers."""
+        """Returns the sorted classes in the column of a training file."""
         names = [name for label in labels for name in self.names(label)]
-        classes = sorted({*names})
+        classes = sorted(set(names))
         if all(map(_NUMBER.fullmatch, classes)):
             classes.sort(key=float)
+        # If almost every row has a label of its own, the column is probably the wrong one.
         if len(classes) < 2 or (len(names) >= 20 and len(classes) >= 0.9 * len(names)):
             found = f"{len(classes):,} labels in {len(labels):,} rows"
             found = f"only the label {classes[0]!r}" if len(classes) == 1 else found
-            expected = "expected 2 or more that repeat, or label_column='NAME' (after --set)"
-            raise InputError(f"{file} has {found} in the column {column!r}; {expected}")
+            raise InputError(
+                f"{file} has {found} in the column {column!r}; expected at least two classes that "
+                "repeat; if this is the wrong column, pass --set label_column='NAME'"
+            )
         return tuple(classes)
 
     def check(self, label: Any, classes: Sequence[str], *, location: str) -> None:
         """Raises InputError for a label with a class that is not in `classes`."""
         for name in self.names(label):
             if name not in classes:
-                known = listed([*classes], most=20, mark=", ")
+                known = listed(list(classes), most=20, mark=", ")
                 raise InputError(f"{location} has the unknown label {quoted(name)}; known: {known}")
 
     def targets(self, labels: Sequence, classes: Sequence[str]) -> np.ndarray:
-        """Returns the targets of the loss, int32 [N] or float32 [N, num_labels]; 0 without one."""
+        """Returns class ids int32 [N], or float32 [N, num_labels]; the label None gets zeros."""
         ids: dict[str | None, int] = {label: index for index, label in enumerate(classes)}
         return np.array([ids.get(label, 0) for label in labels], np.int32)
 
@@ -83,14 +86,15 @@ class OneLabel:
         """Returns the prediction of an example from its logits, float32 [num_labels]."""
         return LabelPrediction(classes[int(logits.argmax())], softmax(logits))
 
-    def error(self, gold: Any, prediction: LabelPrediction) -> tuple[float, list]:
-        """Returns the weight of an error in a report, 0 without an error, and the table cells."""
-        most = float(max(prediction.probabilities))
-        return most if gold != prediction.label else 0.0, [gold, prediction.label, most]
+    def error_row(self, gold: Any, prediction: LabelPrediction) -> tuple[float, list]:
+        """Returns the severity, which is 0 for a correct prediction, and the table cells."""
+        probability = float(max(prediction.probabilities))
+        severity = probability if gold != prediction.label else 0.0
+        return severity, [gold, prediction.label, probability]
 
 
-class ManyLabels(OneLabel):
-    """Any number of classes, separated by commas in a file; predicted from a probability of 0.5."""
+class MultiLabel(LabelScheme):
+    """Any number of classes, with commas in a file; predicted if the probability is 0.5 or more."""
 
     problem_type = "multi_label_classification"
     scores = ("micro_f1_of_labels", "macro_f1_of_labels", "subset_accuracy")
@@ -110,7 +114,7 @@ class ManyLabels(OneLabel):
         return label
 
     def targets(self, labels: Sequence, classes: Sequence[str]):
-        rows = [[float(each in (label or ())) for each in classes] for label in labels]
+        rows = [[float(name in (label or ())) for name in classes] for label in labels]
         return np.array(rows, np.float32)
 
     def compile_arguments(self):
@@ -121,18 +125,18 @@ class ManyLabels(OneLabel):
         return {"loss": keras.losses.BinaryCrossentropy(from_logits=True), "metrics": metrics}
 
     def prediction(self, logits: np.ndarray, classes: Sequence[str]):
-        probabilities = 0.5 * (1.0 + np.tanh(0.5 * logits))
+        probabilities = 0.5 * (1.0 + np.tanh(0.5 * logits))  # the sigmoid, without overflow
         pairs = zip(classes, logits, strict=True)
         return LabelPrediction(tuple(label for label, logit in pairs if logit >= 0), probabilities)
 
-    def error(self, gold: Any, prediction: LabelPrediction):
-        gold, predicted = (set(self.names(each)) for each in (gold, prediction.label))
+    def error_row(self, gold: Any, prediction: LabelPrediction):
+        gold, predicted = set(gold), set(self.names(prediction.label))
         parts = (gold & predicted, gold - predicted, predicted - gold)
         return len(gold ^ predicted), [", ".join(sorted(labels)) for labels in parts]
 
 
-class Number(OneLabel):
-    """A number, which is predicted by regression."""
+class Regression(LabelScheme):
+    """A number for each example."""
 
     problem_type = "regression"
     scores = ("pearson_and_spearman", "pearson", "spearman", "mean_squared_error")
@@ -152,7 +156,7 @@ class Number(OneLabel):
         return ()
 
     def classes(self, labels: Sequence, *, column: str, file: str):
-        return (column,)
+        return (column,)  # the output has the name of the column
 
     def targets(self, labels: Sequence, classes: Sequence[str]):
         return np.array([[0.0 if label is None else label] for label in labels], np.float32)
@@ -165,24 +169,26 @@ class Number(OneLabel):
     def prediction(self, logits: np.ndarray, classes: Sequence[str]):
         return LabelPrediction(float(logits[0]))
 
-    def error(self, gold: Any, prediction: LabelPrediction):
+    def error_row(self, gold: Any, prediction: LabelPrediction):
         difference = prediction.label - gold
         return abs(difference), [f"{each:,.2f}" for each in (gold, prediction.label, difference)]
 
 
-LABEL_KINDS: dict[str, OneLabel] = {"one": OneLabel(), "many": ManyLabels(), "number": Number()}
+SINGLE_LABEL, MULTI_LABEL, REGRESSION = LabelScheme(), MultiLabel(), Regression()
+# By the values of the field `kind` of a ClassificationTask
+LABEL_SCHEMES = {"one": SINGLE_LABEL, "many": MULTI_LABEL, "number": REGRESSION}
 
 
-def label_kind(metadata: ModelMetadata) -> OneLabel:
-    """Returns the rules of a model's labels; one label without a problem type is a number."""
+def label_scheme(metadata: ModelMetadata) -> LabelScheme:
+    """Returns a model's label scheme: regression for one label without a `problem_type`."""
     if not metadata.problem_type and len(metadata.labels) == 1:
-        return LABEL_KINDS["number"]
-    kinds = {kind.problem_type: kind for kind in LABEL_KINDS.values()}
-    return kinds.get(metadata.problem_type, LABEL_KINDS["one"])
+        return REGRESSION
+    schemes = {scheme.problem_type: scheme for scheme in LABEL_SCHEMES.values()}
+    return schemes.get(metadata.problem_type, SINGLE_LABEL)
 
 
 class Classifier(Kind):
-    """Texts or pairs of texts with one label, several labels or a number each."""
+    """Texts or pairs of texts with one label, several labels or a number each; fields: see Kind."""
 
     model = "BertClassifier"
     heads = ("classification",)
@@ -208,56 +214,55 @@ class Classifier(Kind):
             super().check_new_labels(labels, source=source)
 
     def for_labels(self, labels: Any) -> "Classifier":
-        """Returns the reader of texts with such labels: lists of names are several labels."""
+        """Returns a Classifier of several labels if each label is a list of names, or itself."""
         if not _are_lists_of_names(columns_of(labels)[0]):
             return self
-        problem_type = LABEL_KINDS["many"].problem_type
-        metadata = dataclasses.replace(self.metadata, problem_type=problem_type)
+        metadata = dataclasses.replace(self.metadata, problem_type=MULTI_LABEL.problem_type)
         return Classifier(metadata, self.tokenizer)
 
     def encoded(self, columns: Sequence[list], labels: Any = None):
         names, count = self.metadata.text_columns, len(columns)
         if labels is None and names and len(names) != count:
             form = "a list" if len(names) == 1 else "a tuple, (firsts, seconds)"
-            found = f"the texts are {counted(count, 'list')}, and the model reads"
-            raise InputError(f"{found} {' and '.join(names)}; expected {form}")
+            found, read = counted(count, "list"), " and ".join(names)
+            raise InputError(f"the texts are {found}, and the model reads {read}; expected {form}")
         return super().encoded(columns, labels)
 
     def targets(self, labels: Any):
-        """Returns ids [N], or numbers or indicators of the labels [N, num_labels]."""
+        """Returns the targets that the labels already are, or those of `LabelScheme.targets`."""
         (values,) = columns_of(labels)
-        names, kind = self.metadata.labels, label_kind(self.metadata)
-        if missing := [number for number, each in enumerate(values) if each is None]:
-            raise InputError(f"text {missing[:1]} has the label None; leave such texts out")
-        are_names = any(isinstance(each, str) for each in values) or _are_lists_of_names(values)
-        if not are_names:
-            is_id = kind is LABEL_KINDS["one"]
+        names, scheme = self.metadata.labels, label_scheme(self.metadata)
+        if missing := [index for index, value in enumerate(values) if value is None]:
+            raise InputError(f"text [{missing[0]}] has the label None; leave this text out")
+        if not _are_lists_of_names(values) and not any(isinstance(value, str) for value in values):
+            is_id = scheme is SINGLE_LABEL
             return class_ids(labels, count=len(names)) if is_id else np.asarray(labels)
-        for number, each in enumerate(values):
-            location = f"text [{number}]"
-            if isinstance(each, str):
-                values[number] = kind.read(each, location=location)
-            kind.check(values[number], names, location=location)
-        return kind.targets(values, names)
+        read_labels = []
+        for index, value in enumerate(values):
+            location = f"text [{index}]"
+            label = scheme.read(value, location=location) if isinstance(value, str) else value
+            scheme.check(label, names, location=location)
+            read_labels.append(label)
+        return scheme.targets(read_labels, names)
 
     def class_weights(self, weights: Mapping):
         names = self.metadata.labels
-        if label_kind(self.metadata) is not LABEL_KINDS["one"]:
+        if label_scheme(self.metadata) is not SINGLE_LABEL:
             return super().class_weights(weights)
         for label in weights:
             check_name(label, (*names, *range(len(names))), what="label")
-        return {n: weights.get(name, weights.get(n, 1.0)) for n, name in enumerate(names)}
+        return {i: weights.get(name, weights.get(i, 1.0)) for i, name in enumerate(names)}
 
     def compile_arguments(self):
-        return label_kind(self.metadata).compile_arguments()
+        return label_scheme(self.metadata).compile_arguments()
 
     def answers(self, columns: Sequence[list], rows: Any, outputs: Sequence):
-        kind, labels = label_kind(self.metadata), self.metadata.labels
-        predictions = [kind.prediction(logits, labels) for logits in outputs]
-        if kind is LABEL_KINDS["number"]:
+        scheme, labels = label_scheme(self.metadata), self.metadata.labels
+        predictions = [scheme.prediction(logits, labels) for logits in outputs]
+        if scheme is REGRESSION:
             return [{"score": each.label} for each in predictions]
         return [
-            {"label": kind.to_text(each.label), "labels": [*labels]}
+            {"label": scheme.to_text(each.label), "labels": list(labels)}
             | {"probabilities": np.asarray(each.probabilities).tolist()}
             for each in predictions
         ]
@@ -269,31 +274,32 @@ class Classifier(Kind):
     def lines(cls, answer: dict):
         if "label" not in answer:
             return super().lines(answer)
-        pairs = dict(zip(answer["labels"], answer["probabilities"], strict=True))
-        names = [answer["label"]] if answer["label"] in pairs else answer["label"].split(",")
-        return [", ".join(f"{each} {pairs[each]:.3f}" for each in names if each) or "no label"]
+        probabilities = dict(zip(answer["labels"], answer["probabilities"], strict=True))
+        label = answer["label"]
+        names = [label] if label in probabilities else label.split(",")
+        return [", ".join(f"{n} {probabilities[n]:.3f}" for n in names if n) or "no label"]
 
     @classmethod
     def findings(cls, task: Any, examples: Sequence, predictions: Sequence):
         from bert_keras.reports import evaluation
 
-        kind, names, errors = LABEL_KINDS[task.kind], [], []
+        scheme, name_pairs, errors = task.label_scheme, [], []
         for example, prediction in zip(examples, predictions, strict=True):
-            names.append((kind.names(example.label), kind.names(prediction.label)))
-            weight, cells = kind.error(example.label, prediction)
-            if weight:
-                errors.append((weight, [*evaluation.example_cells(example), *cells]))
+            name_pairs.append((scheme.names(example.label), scheme.names(prediction.label)))
+            severity, cells = scheme.error_row(example.label, prediction)
+            if severity:
+                errors.append((severity, [*evaluation.example_cells(example), *cells]))
         sections = []
-        if task.kind == "one" and len(task.labels) <= evaluation.MAX_LABELS:
-            pairs = [(gold, predicted) for (gold,), (predicted,) in names]
+        if scheme is SINGLE_LABEL and len(task.labels) <= evaluation.MAX_LABELS:
+            pairs = [(gold, predicted) for (gold,), (predicted,) in name_pairs]
             sections.append(evaluation.confusion_matrix("Confusion", pairs, task.labels))
-        if task.kind != "number":
-            sets = [(set(gold), set(predicted)) for gold, predicted in names]
+        if scheme is not REGRESSION:
+            sets = [(set(gold), set(predicted)) for gold, predicted in name_pairs]
             sections.append(evaluation.label_scores("Labels", sets))
-        columns = ["example", *task.text_columns, *kind.error_columns]
-        return evaluation.Findings(sections, columns, errors, kind.error_order)
+        columns = ["example", *task.text_columns, *scheme.error_columns]
+        return evaluation.Findings(sections, columns, errors, scheme.error_order)
 
 
 def _are_lists_of_names(values: list) -> bool:
-    are_lists = all(isinstance(each, (list, tuple, set)) for each in values)
-    return are_lists and all(isinstance(name, str) for each in values for name in each)
+    are_lists = all(isinstance(value, (list, tuple, set)) for value in values)
+    return are_lists and all(isinstance(name, str) for names in values for name in names)

@@ -11,13 +11,13 @@ from bert_keras.kinds.kind import Kind
 
 
 class Embedder(Kind):
-    """One embedding for each text; groups of texts belong together, such as query and document."""
+    """One embedding for each text; an example is a group of texts, such as query and document."""
 
     model = "BertSentenceEncoder"
     module = "bert_keras.models.sentence_encoder"
     signatures = "embeddings"
     answers_texts = True
-    needs_labels = False  # losses that rank the texts of a batch read none
+    needs_labels = False  # a loss that ranks the texts of a batch does not read labels
 
     @property
     def preprocessor(self):
@@ -33,7 +33,7 @@ class Embedder(Kind):
 
     @classmethod
     def columns_of_words(cls, texts: Sequence[str], *, num_columns: int, source: str):
-        """Returns a column for each text, which are compared with each other."""
+        """Returns a column of one text for each of the texts to compare."""
         if len(texts) < 2:
             raise InputError(f"{source} compares 2 texts; bert-keras embed writes vectors")
         return tuple([text] for text in texts)

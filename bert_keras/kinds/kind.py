@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from bert_keras.reports.evaluation import Findings
     from bert_keras.text.tokenizer import TextTokenizer
 
-Asked = list[tuple[str, dict]]  # the texts of a question to a model, and the answer
+Asked = list[tuple[str, dict]]  # what a model was asked, as one line of text, and its answer
 
 
 class Kind:
@@ -29,24 +29,24 @@ class Kind:
     """
 
     model: ClassVar[str] = "model of an unknown class"  # name of the class, also in checkpoints
-    module: ClassVar[str] = "bert_keras.models.task_models"  # where the class is defined
-    heads: ClassVar[tuple[str, ...]] = ()  # attributes of the model, first parts of weight names
+    module: ClassVar[str] = "bert_keras.models.task_models"  # the module that defines the class
+    heads: ClassVar[tuple[str, ...]] = ()  # their names in the model and at the start of weights
     is_labelled: ClassVar[bool] = False  # whether the model has one output for each label
-    reads_pooled_output: ClassVar[bool] = False  # whether a head does; otherwise no pooler trains
-    student: ClassVar[str] = ""  # model of a student with fewer layers, if it is of another kind
+    reads_pooled_output: ClassVar[bool] = False  # if False, the pooler is not trained
+    student: ClassVar[str] = ""  # class of a distilled student, or "" if it is the same class
 
-    # Names in checkpoints of other programs; "" where they have no such model.
-    transformers_class: ClassVar[str] = ""  # end of the class name in transformers
+    # Names in checkpoints of other programs; "" if they have no such model.
+    transformers_class: ClassVar[str] = ""  # the class name in transformers ends with it
     weight_names: ClassVar[Mapping[str, str]] = {}  # weights of the head -> names in transformers
-    head_weight: ClassVar[str] = ""  # a weight that shows that a checkpoint has the head
+    head_weight: ClassVar[str] = ""  # a checkpoint has the head if it has this weight
     google_weights: ClassVar[Mapping[str, str]] = {}  # weights of the head -> Google's names
-    google_prefix: ClassVar[str] = ""  # start of a variable name that shows Google's head
-    keras_hub_class: ClassVar[str] = ""  # end of the class name in keras_hub
+    google_prefix: ClassVar[str] = ""  # Google's variables of the head start with it
+    keras_hub_class: ClassVar[str] = ""  # the class name in keras_hub ends with it
 
     signatures: ClassVar[str] = ""  # the module in exporting/signatures; "" if it is not served
-    example_labels: ClassVar[str] = '["no", "yes"]'  # for error messages
+    example_labels: ClassVar[str] = '["no", "yes"]'  # shown in error messages
     needs_labels: ClassVar[bool] = True  # whether `fit` needs labels beside the texts
-    # What `bert-keras predict` takes for one answer; "" is a text for each column of the task.
+    # The texts that `bert-keras predict` reads together; "" means a text for each task column.
     inputs: ClassVar[str] = ""
     answers_texts: ClassVar[bool] = False  # whether `predict` answers texts
 
@@ -62,7 +62,7 @@ class Kind:
 
     @classmethod
     def check_new_labels(cls, labels: Sequence[str], *, source: str) -> None:
-        """Raises InputError if a new head cannot have these labels; `source` has another head."""
+        """Raises InputError if a new head cannot have these labels; a `source` has another head."""
         if len(labels) < 2:
             raise InputError(
                 f"the checkpoint has a {source}; for a new head of {cls.model} add two or more "
@@ -70,11 +70,11 @@ class Kind:
             )
 
     def for_labels(self, labels: Any) -> "Kind":
-        """Returns the reader of texts with such labels, which may have other metadata."""
+        """Returns the object that reads texts with these labels; its metadata may differ."""
         return self
 
     def encoded(self, columns: Sequence[list], labels: Any = None) -> "Encoded":
-        """Returns the rows of columns of texts, with the targets of labels unless they are None."""
+        """Returns the rows of columns of texts, with targets if there are labels."""
         rows = self.preprocessor.encoded(columns)
         return rows if labels is None else dataclasses.replace(rows, targets=self.targets(labels))
 
@@ -83,7 +83,7 @@ class Kind:
         return np.asarray(labels)
 
     def class_weights(self, weights: Mapping) -> dict:
-        """Returns the weights of labels by their numbers."""
+        """Returns the weights of labels by their ids."""
         raise InputError(f"{self.model} takes no class_weight for these labels; give sample_weight")
 
     def compile_arguments(self) -> dict[str, Any]:
@@ -93,8 +93,8 @@ class Kind:
     def answers(self, columns: Sequence[list], rows: "Encoded", outputs: Sequence) -> Any:
         """Returns the answer for each text of `columns`; `rows` are those of `encoded`.
 
-        `outputs` has the model's output for each row, float32 arrays or dicts of them; their time
-        axes may be padded.
+        `outputs` has the model's output for each row, a float32 array or a dict of float32 arrays.
+        The time axes may be padded.
         """
         raise NotImplementedError
 
@@ -110,14 +110,14 @@ class Kind:
         cls, texts: Sequence[str], *, num_columns: int, source: str
     ) -> tuple[list[str], ...]:
         """Divides the texts of a command line into columns; `num_columns` is 0 if unknown."""
-        number = max(1, num_columns, len(cls.inputs.split()))
-        if len(texts) % number:
-            raise InputError(f"{source} takes {number} texts together, but received {len(texts)}")
-        return tuple([*texts[first::number]] for first in range(number))
+        size = max(1, num_columns, len(cls.inputs.split()))
+        if len(texts) % size:
+            raise InputError(f"{source} takes {size} texts together, but received {len(texts)}")
+        return tuple(list(texts[first::size]) for first in range(size))
 
     @classmethod
     def ask(cls, model: Any, columns: tuple[list[str], ...]) -> Asked:
-        """Returns the texts and the answers of a model to columns of a command line."""
+        """Returns the answers of a model to the columns of a command line, with their texts."""
         texts = columns if len(columns) > 1 else next(iter(columns))
         answers = model.predict(texts, verbose=0)
         asked = (" | ".join(texts) for texts in zip(*columns, strict=True))
@@ -126,7 +126,7 @@ class Kind:
     @classmethod
     def lines(cls, answer: dict) -> list[str]:
         """Returns the lines that the command line prints for an answer."""
-        return [f"{number:.3f}" for number in answer.values()]
+        return [f"{value:.3f}" for value in answer.values()]
 
     @classmethod
     def findings(cls, task: Any, examples: Sequence, predictions: Sequence) -> "Findings":
@@ -146,11 +146,11 @@ def columns_of_answers(answers: Sequence[Mapping]) -> dict[str, list]:
 
 
 def class_ids(labels: Any, *, count: int) -> np.ndarray:
-    """Returns an array of class numbers; raises InputError for a number outside 0 to count - 1."""
+    """Returns an array of class ids; raises InputError if an id is not from 0 to count - 1."""
     ids = np.asarray(labels)
-    odd = labels[:1]
-    if ids.dtype.kind in "biuf":  # targets of other shapes have other losses
-        odd = ids[~((ids >= 0) & (ids < count))] if ids.ndim == 1 else ids[:0]
-    if len(odd):
-        raise InputError(f"a label is {odd[0]}; expected 0 to {count - 1}")
+    wrong = labels[:1]
+    if ids.dtype.kind in "biuf":  # bool, integer or float; targets of other shapes are not ids
+        wrong = ids[~((ids >= 0) & (ids < count))] if ids.ndim == 1 else ids[:0]
+    if len(wrong):
+        raise InputError(f"a label is {wrong[0]}; expected 0 to {count - 1}")
     return ids

@@ -9,7 +9,7 @@ from bert_keras.kinds.masked_lm import Discriminator, MaskedLM, Pretraining, Rep
 from bert_keras.kinds.span import Span
 from bert_keras.kinds.tagger import FeatureTagger, Tagger
 
-# By the name of the model class
+# Name of the model class -> its kind
 KINDS: dict[str, type[Kind]] = {
     kind.model: kind
     for kind in (

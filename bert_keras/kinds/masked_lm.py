@@ -9,18 +9,18 @@ from bert_keras.data.encoded import Encoded
 from bert_keras.kinds.kind import Kind, columns_of_answers, softmax
 from bert_keras.text.packing import encode_masked
 
-NUM_TOKENS = 5  # that are returned for each [MASK]
+NUM_TOKENS = 5  # the number of predicted tokens for each [MASK]
 
 
-def masked_tokens(logits_PV: np.ndarray, tokens: Sequence[str]) -> dict[str, Any]:
+def predict_tokens(logits_PV: np.ndarray, tokens: Sequence[str]) -> dict[str, Any]:
     """Returns the `NUM_TOKENS` most probable tokens of each position and their probabilities.
 
-    V, the size of a row of logits, is at least the number of tokens.
+    V, the number of logits of a position, is at least the number of tokens.
     """
     probabilities_PV = softmax(logits_PV[:, : len(tokens)])
     ids_PK = np.argsort(-probabilities_PV)[:, :NUM_TOKENS]
     best_PK = np.take_along_axis(probabilities_PV, ids_PK, axis=1)
-    names = [[tokens[each] for each in ids] for ids in ids_PK]
+    names = [[tokens[token_id] for token_id in ids] for ids in ids_PK]
     return {"tokens": names, "probabilities": best_PK.tolist()}
 
 
@@ -91,7 +91,7 @@ class Pretraining(MaskedLM):
     reads_pooled_output = True
     student = "BertMaskedLM"
     transformers_class = "ForPreTraining"
-    head_weight = ""  # "next_sentence/dense/kernel" distinguishes it from a MaskedLM
+    head_weight = ""  # a MaskedLM has the same one, but not "next_sentence/dense/kernel"
     google_weights: ClassVar = {
         **MaskedLM.google_weights,
         "next_sentence/dense/kernel": "cls/seq_relationship/output_weights",

@@ -19,14 +19,14 @@ from bert_keras.kinds.windows import (
     Answer,
     Question,
     QuestionWindows,
-    max_context,
-    windows_over,
+    find_max_context,
+    make_windows,
 )
 
 if TYPE_CHECKING:
     from markupsafe import Markup
 
-MARGIN = 300  # characters that a report shows before and after the answers in a context
+MARGIN = 300  # a report shows so many characters before and after the answers in a context
 ANSWER, NONE = "answer", "none"
 
 
@@ -34,7 +34,7 @@ ANSWER, NONE = "answer", "none"
 class SpanSettings:
     """How questions are divided into windows and answered.
 
-    The defaults are those of google-research/bert run_squad.py.
+    The defaults are the same as in google-research/bert run_squad.py.
     """
 
     version: str = setting("1.1", 'of SQuAD: "1.1", or "2.0" with unanswerable questions')
@@ -57,9 +57,9 @@ class SpanSettings:
 
     @classmethod
     def of_model(cls, metadata: ModelMetadata) -> "SpanSettings":
-        """Returns the settings that a model was fine-tuned with; SQuAD 1.1 if it states none."""
+        """Returns the settings that a model was fine-tuned with, by default for SQuAD 1.1."""
         names = {field.name for field in fields(cls)}
-        settings = cls(**{name: v for name, v in metadata.task.items() if name in names})
+        settings = cls(**{n: value for n, value in metadata.task.items() if n in names})
         settings.check_max_length(metadata.max_length)
         return settings
 
@@ -72,9 +72,9 @@ class SpanSettings:
     def windows(
         self, questions: Sequence[Question], tokenizer: Any, *, max_length: int
     ) -> QuestionWindows:
-        """Returns the windows of questions of at most `max_length` tokens."""
+        """Returns the windows of questions; a window has at most `max_length` tokens."""
         options = {"stride": self.stride, "max_question_length": self.max_question_length}
-        return windows_over(questions, tokenizer, max_length=max_length, **options)
+        return make_windows(questions, tokenizer, max_length=max_length, **options)
 
 
 @dataclass(frozen=True, slots=True)
@@ -92,24 +92,24 @@ class Prediction:
     """The predicted answer of a question."""
 
     text: str  # "" for "no answer"
-    # The score of "no answer" minus that of the best answer; None if every question has an answer.
+    # The score of "no answer" minus the score of the best answer; None in SQuAD 1.1.
     null_odds: float | None = None
     candidates: tuple[Candidate, ...] = ()  # the n-best list, best first
-    start: int = -1  # the first character in the context; -1 for "no answer"
-    score: float = float(np.finfo(np.float32).min)  # of the best span: start logit + end logit
-    no_answer_score: float = 0.0  # the lowest score of "no answer" of all windows
+    start: int = -1  # index of the first character in the context; -1 for "no answer"
+    score: float = float(np.finfo(np.float32).min)  # the best span's start logit + end logit
+    no_answer_score: float = 0.0  # the lowest score that a window gives "no answer"
 
 
 class TokenSpan(NamedTuple):
     """A span of tokens of a context, and its logits."""
 
     first: int  # index in `QuestionWindows.tokens`
-    last: int
+    last: int  # index, inclusive
     start_logit: float
     end_logit: float
 
 
-def predicted_answers(
+def predict_answers(
     contexts: Sequence[str],
     windows: QuestionWindows,
     outputs: Sequence[dict[str, np.ndarray]],
@@ -119,8 +119,8 @@ def predicted_answers(
 
     The score of a span from token i to token j >= i is S.T_i + E.T_j. The score of "no answer",
     S.C + E.C, is the minimum over the windows of the question. In SQuAD 2.0, a question whose null
-    odds exceed `settings.null_threshold` gets the prediction "". The candidates have different
-    texts.
+    odds exceed `settings.null_threshold` gets the prediction "". No two candidates have the same
+    text.
 
     Args:
         outputs: The logits "start" and "end" of each window, float [T].
@@ -130,7 +130,7 @@ def predicted_answers(
     for index, context in enumerate(contexts):
         best: dict[str, tuple[float, float]] = {}  # logits of the best span of each text
         start, text = -1, ""
-        for span in best_spans(windows, index, outputs, settings, context=context):
+        for span in find_best_spans(windows, index, outputs, settings, context=context):
             first, end = windows.offsets[[span.first, span.last], [0, 1]].tolist()
             span_text = with_marks(context, first, end)
             if not best:
@@ -140,8 +140,8 @@ def predicted_answers(
                 break
         n_best = list(best.items())
         score = sum(n_best[0][1]) if n_best else float(np.finfo(np.float32).min)
-        nulls = [outputs[row] for row in windows.of_question(index)]
-        null = min(((float(x["start"][0]), float(x["end"][0])) for x in nulls), key=sum)
+        of_windows = [outputs[row] for row in windows.of_question(index)]
+        null = min(((float(x["start"][0]), float(x["end"][0])) for x in of_windows), key=sum)
         null_odds = None
         if settings.allows_no_answer:
             null_odds = sum(null) - score
@@ -153,14 +153,14 @@ def predicted_answers(
         scores = np.array([sum(logits) for _, logits in n_best])  # none without tokens
         probabilities = softmax(scores).tolist() if n_best else []
         candidates = tuple(
-            Candidate(each, probability, *logits)
-            for (each, logits), probability in zip(n_best, probabilities, strict=True)
+            Candidate(candidate_text, probability, *logits)
+            for (candidate_text, logits), probability in zip(n_best, probabilities, strict=True)
         )
         predictions.append(Prediction(text, null_odds, candidates, start, score, sum(null)))
     return predictions
 
 
-def best_spans(
+def find_best_spans(
     windows: QuestionWindows,
     question: int,
     outputs: Sequence[dict[str, np.ndarray]],
@@ -175,7 +175,7 @@ def best_spans(
 
     Args:
         windows: The windows of all questions.
-        question: The number of the question.
+        question: The index of the question.
         outputs: The logits "start" and "end" of each window, float [T].
         settings: How to choose answers.
         context: The context of the question.
@@ -185,7 +185,7 @@ def best_spans(
     rows = windows.of_question(question)
     passage_starts = windows.starts_N2[rows.start : rows.stop, 1]
     question_lengths, passage_lengths = windows.lengths_N2[rows.start : rows.stop].T
-    is_max = max_context(passage_starts - passage_starts[0], passage_lengths)
+    is_max = find_max_context(passage_starts - passage_starts[0], passage_lengths)
     before_passage = question_lengths + windows.vocabulary.num_specials(2) - 1
     scores, starts, ends = [], [], []
     for index, row in enumerate(rows):
@@ -222,7 +222,7 @@ def with_marks(context: str, start: int, end: int) -> str:
 
 
 class Span(Kind):
-    """Questions and passages, with answers (first character, text) or dicts as in SQuAD."""
+    """Questions and passages; a label is a pair (start, text), or a dict as in SQuAD."""
 
     model = "BertQuestionAnswering"
     heads = ("span",)
@@ -243,21 +243,20 @@ class Span(Kind):
         return SpanSettings.of_model(self.metadata)
 
     def encoded(self, columns: Sequence[list], labels: Any = None):
-        all_questions, passages = columns
         questions = []
-        for number, (question, context) in enumerate(zip(all_questions, passages, strict=True)):
-            answer = None if labels is None else labels[number]
+        for index, (text, context) in enumerate(zip(*columns, strict=True)):
+            answer = None if labels is None else labels[index]
             if isinstance(answer, dict):
                 starts_and_texts = answer["answer_start"], answer["text"]
                 is_one = isinstance(answer["text"], str)
-                answer = starts_and_texts if is_one else [*zip(*starts_and_texts, strict=True)]
+                answer = starts_and_texts if is_one else list(zip(*starts_and_texts, strict=True))
             pairs = answer if isinstance(answer, list) else [answer] if answer else []
             answers = tuple(Answer(text, int(start)) for start, text in pairs)
-            texts = {"id": "", "question": question, "context": context}
-            each = Question(**texts, answers=answers, location=f"text [{number}]")
-            if answers and each.target is None:
-                raise InputError(each.misplaced)
-            questions.append(each)
+            texts = {"id": "", "question": text, "context": context}
+            question = Question(**texts, answers=answers, location=f"text [{index}]")
+            if answers and question.target is None:
+                raise InputError(question.misplaced)
+            questions.append(question)
         return self.settings.windows(questions, self.tokenizer, max_length=self.metadata.max_length)
 
     def compile_arguments(self):
@@ -265,11 +264,10 @@ class Span(Kind):
 
     def answers(self, columns: Sequence[list], rows: Any, outputs: Sequence):
         settings = replace(self.settings, num_best=2)  # only the best candidate is returned
-        found = predicted_answers(columns[1], rows, outputs, settings)
         return [
             {"answer": each.text, "start": each.start, "end": each.start + len(each.text)}
             | {"score": each.score, "no_answer_score": each.no_answer_score}
-            for each in found
+            for each in predict_answers(columns[1], rows, outputs, settings)
         ]
 
     def outputs(self, inputs: Mapping[str, np.ndarray], logits: Any) -> dict:
@@ -284,7 +282,7 @@ class Span(Kind):
 
     @classmethod
     def findings(cls, task: Any, examples: Sequence, predictions: Sequence):
-        """Returns questions with a score below 1, and of SQuAD 2.0 a matrix of "no answer"."""
+        """Returns the questions with a score below 1, and for SQuAD 2.0 a confusion matrix."""
         from markupsafe import Markup
 
         from bert_keras.reports.evaluation import Findings, confusion_matrix
@@ -298,7 +296,7 @@ class Span(Kind):
                 continue
             probability = next(c.probability for c in prediction.candidates if c.text == text)
             golds = list(dict.fromkeys(answer.text for answer in question.answers))
-            context = Markup("{}<br>{}").format(question.question, _marked_context(question, text))
+            context = Markup("{}<br>{}").format(question.question, _mark_context(question, text))
             cells = [context, " / ".join(golds) or NONE, text or NONE, probability, f"{score:.2f}"]
             errors.append(((1.0 - score) * probability, cells))
         matrix = []
@@ -311,7 +309,7 @@ class Span(Kind):
 
 
 def span_losses() -> dict[str, Any]:
-    """Returns the mean of the start and the end losses for `compile`, as in run_squad.py."""
+    """Returns arguments of `compile`: the loss is the mean for start and end (run_squad.py)."""
     import keras
 
     loss = keras.losses.SparseCategoricalCrossentropy(from_logits=True)
@@ -319,23 +317,24 @@ def span_losses() -> dict[str, Any]:
     return {"loss": dict.fromkeys(weights, loss), "loss_weights": weights}
 
 
-def _marked_context(question: Question, predicted: str) -> "Markup":
+def _mark_context(question: Question, predicted: str) -> "Markup":
     """Returns the context around the gold answers, with them and the predicted answer marked."""
     from markupsafe import Markup
 
     from bert_keras.reports.page import mark
 
-    context, kinds = question.context, {}
+    context = question.context
     golds = [range(each.start, each.start + len(each.text)) for each in question.answers]
-    kinds |= dict.fromkeys((i for gold in golds for i in gold if 0 <= i < len(context)), "good")
-    found = [each.start() for each in re.finditer(re.escape(predicted), context) if predicted]
-    gold = golds[0].start if golds else 0
-    for start in sorted(found, key=lambda start: abs(start - gold))[:1]:
+    positions = (i for gold in golds for i in gold if 0 <= i < len(context))
+    marks = dict.fromkeys(positions, "good")
+    starts = [match.start() for match in re.finditer(re.escape(predicted), context) if predicted]
+    gold_start = golds[0].start if golds else 0
+    for start in sorted(starts, key=lambda start: abs(start - gold_start))[:1]:  # the nearest one
         for position in range(start, start + len(predicted)):
-            kinds[position] = "both" if position in kinds else "bad"
-    first = max(0, min(kinds, default=0) - MARGIN)
-    last = min(len(context), max(kinds, default=0) + MARGIN)
-    edges = [i for i in range(first + 1, last) if kinds.get(i) != kinds.get(i - 1)]
+            marks[position] = "both" if position in marks else "bad"
+    first = max(0, min(marks, default=0) - MARGIN)
+    last = min(len(context), max(marks, default=0) + MARGIN)
+    edges = [i for i in range(first + 1, last) if marks.get(i) != marks.get(i - 1)]
     spans = itertools.pairwise([first, *edges, last])
-    text = Markup("").join(mark(context[start:end], kinds.get(start, "")) for start, end in spans)
+    text = Markup("").join(mark(context[start:end], marks.get(start, "")) for start, end in spans)
     return Markup("{}{}{}").format("… " * bool(first), text, " …" * (last < len(context)))

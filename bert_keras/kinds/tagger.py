@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any, ClassVar
 import numpy as np
 
 from bert_keras.errors import InputError, counted
-from bert_keras.kinds.classifier import LABEL_KINDS
+from bert_keras.kinds.classifier import MULTI_LABEL, SINGLE_LABEL
 from bert_keras.kinds.kind import Kind, softmax
 from bert_keras.kinds.span import NONE, with_marks
 from bert_keras.kinds.words import (
@@ -17,10 +17,10 @@ from bert_keras.kinds.words import (
     Sentence,
     TaggedWords,
     bio_tag,
-    sentence_rows,
-    tagged_entities,
-    tokenized_units,
-    word_tokens,
+    find_entities,
+    make_rows,
+    tokenize_units,
+    tokenize_words,
 )
 
 if TYPE_CHECKING:
@@ -28,12 +28,12 @@ if TYPE_CHECKING:
 
 
 def word_logits(rows: TaggedWords, outputs: Sequence[np.ndarray]) -> list[np.ndarray]:
-    """Returns the logits of the words of each row from the logits of its T tokens."""
+    """Returns the logits of the words of each row; `outputs` has the logits of its T tokens."""
     return [output[rows.columns(row)] for row, output in enumerate(outputs)]
 
 
 def word_losses() -> dict[str, Any]:
-    """Returns the loss, which is the mean over words, and the metrics for `compile`."""
+    """Returns arguments of `compile`: the loss is the mean over words."""
     import keras
 
     loss = keras.losses.SparseCategoricalCrossentropy(
@@ -59,33 +59,33 @@ class Tagger(Kind):
     @classmethod
     def check_new_labels(cls, labels: Sequence[str], *, source: str):
         super().check_new_labels(labels, source=source)
-        odd = [each for each in labels if not TAG.fullmatch(each)]
-        if OUTSIDE in labels and odd:
-            raise InputError(f"labels has {odd[:1]}; expected O, B-TYPE and I-TYPE")
+        wrong = [label for label in labels if not TAG.fullmatch(label)]
+        if OUTSIDE in labels and wrong:
+            raise InputError(f"labels has {wrong[:1]}; expected O, B-TYPE and I-TYPE")
 
     def encoded(self, columns: Sequence[list], labels: Any = None):
         (texts,) = columns
         if isinstance(texts[0], str):
             unit = self.metadata.task.get("unit", "word")
-            tokens, spans_W2 = tokenized_units(texts, self.tokenizer, unit=unit)
+            tokens, spans_W2 = tokenize_units(texts, self.tokenizer, unit=unit)
         else:
-            sentences = [Sentence((*each,), None, 0, 1) for each in texts]
-            tokens = word_tokens(sentences, self.tokenizer)
-            # The words of a list are joined by spaces.
-            ends = [np.cumsum([len(word) + 1 for word in each], dtype=int) - 1 for each in texts]
-            lengths = np.array([len(word) for each in texts for word in each], int)
+            sentences = [Sentence(tuple(words), None, 0, 1) for words in texts]
+            tokens = tokenize_words(sentences, self.tokenizer)
+            # Positions in the text that joins the words by spaces, as `answers` does
+            ends = [np.cumsum([len(word) + 1 for word in words], dtype=int) - 1 for words in texts]
+            lengths = np.array([len(word) for words in texts for word in words], int)
             spans_W2 = np.concatenate(ends)[:, None] - np.outer(lengths, (1, 0))
         label_ids = np.full(len(tokens.starts), -1, np.int32)
         if labels is not None:
             names, num_words = self.metadata.labels, np.diff(tokens.word_bounds).tolist()
-            for number, (tags, count) in enumerate(zip(labels, num_words, strict=True)):
-                location = f"text [{number}]"
+            for index, (tags, count) in enumerate(zip(labels, num_words, strict=True)):
+                location = f"text [{index}]"
                 if len(tags) != count:
                     found = f"{counted(count, 'word')} and {counted(len(tags), 'tag')}"
                     raise InputError(f"{location} has {found}; give as many, or lists of words")
-                LABEL_KINDS["many"].check(tags, names, location=location)
-            label_ids = LABEL_KINDS["one"].targets([*chain.from_iterable(labels)], names)
-        rows = sentence_rows(tokens, limit=self.metadata.max_length - 2)
+                MULTI_LABEL.check(tags, names, location=location)
+            label_ids = SINGLE_LABEL.targets(list(chain.from_iterable(labels)), names)
+        rows = make_rows(tokens, limit=self.metadata.max_length - 2)
         return TaggedWords(tokens, rows, label_ids, self.tokenizer.vocabulary, spans_W2)
 
     def compile_arguments(self):
@@ -95,13 +95,13 @@ class Tagger(Kind):
         labels = self.metadata.labels
         no_words = np.zeros((0, len(labels)), np.float32)  # texts without words have no rows
         probabilities = softmax(np.concatenate([no_words, *word_logits(rows, outputs)]))
-        tags = [bio_tag(labels[each]) for each in probabilities.argmax(axis=-1)]
+        tags = [bio_tag(labels[label_id]) for label_id in probabilities.argmax(axis=-1)]
         answers = []
         bounds = pairwise(rows.tokens.word_bounds)
         for text, (first, last) in zip(columns[0], bounds, strict=True):
             text = text if isinstance(text, str) else " ".join(text)
             answer = {name: [] for name in ("entities", "labels", "starts", "ends", "scores")}
-            for start_word, end_word, label in tagged_entities(tags[first:last]):
+            for start_word, end_word, label in find_entities(tags[first:last]):
                 words = slice(first + start_word, first + end_word)
                 start, end = rows.spans_W2[words][[0, -1], [0, 1]].tolist()
                 entity = with_marks(text, start, end)
@@ -133,47 +133,47 @@ class Tagger(Kind):
 
         sets, pairs, errors = [], [], []
         for sentence, tags in zip(examples, predictions, strict=True):
-            gold, predicted = set(tagged_entities(sentence.tags or ())), set(tagged_entities(tags))
+            gold, predicted = set(find_entities(sentence.tags or ())), set(find_entities(tags))
             sets.append((gold, predicted))
-            kinds = [{entity[:2]: entity[2] for entity in found} for found in (gold, predicted)]
-            pairs += [tuple(each.get(span, NONE) for each in kinds) for span in kinds[0] | kinds[1]]
+            types = [{entity[:2]: entity[2] for entity in found} for found in (gold, predicted)]
+            pairs += [tuple(each.get(span, NONE) for each in types) for span in types[0] | types[1]]
             if gold != predicted:
                 cells = [mark("", note=f"line {sentence.line}")]
                 for shown, correct in ((gold, predicted), (predicted, gold)):
-                    cells.append(_marked_entities(sentence, shown, correct, task.word_separator))
+                    cells.append(_mark_entities(sentence, shown, correct, task.word_separator))
                 errors.append((len(gold ^ predicted), cells))
-        kinds = sorted({kind for pair in pairs for kind in pair} - {NONE})
+        names = sorted(set(chain.from_iterable(pairs)) - {NONE})
         sections = [
             label_scores("Types", sets, label=itemgetter(2)),
-            confusion_matrix("Types of entities with the same words", pairs, [*kinds, NONE]),
+            confusion_matrix("Types of entities with the same words", pairs, [*names, NONE]),
         ]
         order = "sentences with the most wrong entities first; correct entities are green"
         return Findings(sections, ["sentence", "gold", "predicted"], errors, order)
 
 
 class FeatureTagger(Tagger):
-    """Labels of words from frozen features; it is trained by a task and takes no texts."""
+    """Labels of words from frozen features; only a task trains it, because it reads no texts."""
 
     model = "BertFeatureTagger"
     module = "bert_keras.models.feature_tagger"
     heads = ("tagger",)
-    student = "BertEncoder"  # its head may read more layers than a student has
+    student = "BertEncoder"  # the head may read more layers than a student has
     transformers_class = head_weight = signatures = ""
     weight_names: ClassVar = {}
     answers_texts = False
 
 
-def _marked_entities(sentence: Sentence, shown: set, correct: set, separator: str) -> "Markup":
+def _mark_entities(sentence: Sentence, shown: set, correct: set, separator: str) -> "Markup":
     from markupsafe import Markup
 
     from bert_keras.reports.page import mark
 
-    starts = {start: (end, kind) for start, end, kind in shown}
+    starts = {start: (end, entity_type) for start, end, entity_type in shown}
     parts, position = [], 0
     while position < len(sentence.words):
-        end, kind = starts.get(position, (position + 1, ""))
-        color = "good" if (position, end, kind) in correct else "bad"
+        end, entity_type = starts.get(position, (position + 1, ""))
+        color = "good" if (position, end, entity_type) in correct else "bad"
         text = separator.join(sentence.words[position:end])
-        parts.append(mark(f"{text} ", color, note=kind) if kind else mark(text))
+        parts.append(mark(f"{text} ", color, note=entity_type) if entity_type else mark(text))
         position = end
     return Markup(separator).join(parts)

@@ -1,8 +1,8 @@
 """Divides contexts into windows [CLS] question [SEP] passage [SEP], with the answers as targets.
 
-The rules are those of google-research/bert run_squad.py (BERT paper, section 4.2). The targets of a
-window without the complete answer are at [CLS]. Each token of a context is predicted in the window
-where it has the most context. Shapes: Q questions, N windows, B windows of a batch.
+The rules follow google-research/bert run_squad.py (BERT paper, section 4.2). A window without the
+complete answer has its targets at [CLS]. Each token of a context is predicted in the window where
+it has the most context. Shapes: Q questions, N windows, B windows of a batch.
 """
 
 from collections.abc import Sequence
@@ -13,7 +13,7 @@ import numpy as np
 
 from bert_keras.data.encoded import Encoded
 from bert_keras.errors import quoted
-from bert_keras.text.packing import packed_texts
+from bert_keras.text.packing import pack_texts
 from bert_keras.text.tokenizer import TextTokenizer
 from bert_keras.text.vocab import Vocabulary
 
@@ -37,13 +37,13 @@ class Question:
     id: str
     question: str
     context: str  # the passage that may contain the answer
-    answers: tuple[Answer, ...] = ()  # of all annotators
+    answers: tuple[Answer, ...] = ()  # the answers of all annotators
     is_impossible: bool = False  # whether the context contains no answer
     location: str = ""  # where it was read, for error messages
 
     @property
     def target(self) -> Answer | None:
-        """The first answer whose text is in the context at its `start`; None without one.
+        """The first answer whose text is in the context at its `start`, or None.
 
         The case may differ, because files made from TriviaQA have answers in lower case.
         """
@@ -60,10 +60,10 @@ class Question:
         if not self.answers:
             return f"{self.location} has no answer"
         text, start = self.answers[0].text, self.answers[0].start
-        there, found = self.context[max(start, 0) :][: len(text)], self.context.find(text)
-        hint = f"; it occurs at {found}" if found >= 0 and text.strip() else ""
-        found = f"{self.location}: the answer {quoted(text)} is not at character {start}"
-        return f"{found}, where {quoted(there)} stands{hint}"
+        there, position = self.context[max(start, 0) :][: len(text)], self.context.find(text)
+        hint = f"; it occurs at {position}" if position >= 0 and text.strip() else ""
+        where = f"at character {start}, where {quoted(there)} stands{hint}"
+        return f"{self.location}: the answer {quoted(text)} is not {where}"
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
@@ -75,7 +75,7 @@ class QuestionWindows(Encoded):
     offsets: np.ndarray  # int32 [num_tokens, 2], the characters [start, end) in the context
     starts_N2: np.ndarray  # the index in `tokens` of the question and of the passage
     lengths_N2: np.ndarray  # the tokens of the question and of the passage
-    first_windows: np.ndarray  # int [questions + 1], the first window of each question, and N
+    first_windows: np.ndarray  # int [Q+1], the index of the first window of each question, and N
     # "start" and "end", int32 [N], positions of the answer in the window; 0, the position of [CLS],
     # for a window without the complete answer.
     targets: dict[str, np.ndarray]
@@ -91,7 +91,7 @@ class QuestionWindows(Encoded):
     def batch(self, rows: np.ndarray) -> tuple[dict, dict]:
         starts_B2, lengths_B2 = self.starts_N2[rows], self.lengths_N2[rows]
         options = {"length": self.num_columns(rows), "vocabulary": self.vocabulary}
-        inputs = packed_texts(self.tokens, starts_B2, lengths_B2, **options)
+        inputs = pack_texts(self.tokens, starts_B2, lengths_B2, **options)
         return inputs, {name: positions[rows] for name, positions in self.targets.items()}
 
     def of_question(self, question: int) -> range:
@@ -99,7 +99,7 @@ class QuestionWindows(Encoded):
         return range(*self.first_windows[question : question + 2])
 
 
-def windows_over(
+def make_windows(
     questions: Sequence[Question],
     tokenizer: TextTokenizer,
     *,
@@ -115,9 +115,9 @@ def windows_over(
         max_question_length: Maximum number of tokens of a question; it is cut at its end.
     """
     num_specials = tokenizer.vocabulary.num_specials(2)
-    contexts: dict[str, int] = {}
+    contexts: dict[str, int] = {}  # distinct context -> its index
     context_Q = np.array([contexts.setdefault(q.context, len(contexts)) for q in questions])
-    ids, offsets, num_tokens = _tokenized(list(contexts), tokenizer)
+    ids, offsets, num_tokens = _tokenize(list(contexts), tokenizer)
     question_ids, num_question_tokens = tokenizer.flat_ids([q.question for q in questions])
 
     context_starts_Q = (np.cumsum(num_tokens) - num_tokens)[context_Q]
@@ -144,7 +144,7 @@ def windows_over(
             answers_Q2[index] = np.searchsorted(ends, answer.start, side="right"), last
     first_N, last_N = (answers_Q2[question_N] - start_N[:, None]).T
     is_inside_N = (first_N >= 0) & (first_N <= last_N) & (last_N < length_N)
-    before_passage_N = num_specials - 1 + lengths_N2[:, 0]  # without the last [SEP]
+    before_passage_N = num_specials - 1 + lengths_N2[:, 0]  # the last [SEP] is after the passage
     return QuestionWindows(
         vocabulary=tokenizer.vocabulary,
         tokens=np.concatenate([ids, question_ids]),
@@ -159,11 +159,11 @@ def windows_over(
     )
 
 
-def max_context(starts: np.ndarray, lengths: np.ndarray) -> list[np.ndarray]:
-    """Finds for each window, whose tokens have the maximum context in it, bool [length].
+def find_max_context(starts: np.ndarray, lengths: np.ndarray) -> list[np.ndarray]:
+    """Returns for each window which of its tokens have the most context there, bool [length].
 
-    The score of a window for a token is the smaller of the numbers of tokens to its left and to its
-    right in the window, plus 0.01 times the length of the window. The earliest window wins a tie
+    A window scores a token by the number of tokens to its left or right in the window, whichever is
+    smaller, plus 0.01 times the length of the window. The earliest window wins a tie
     (run_squad.py, `_check_is_max_context`). `starts` ascend from 0.
     """
     tokens = np.arange(starts[-1] + lengths[-1])
@@ -178,10 +178,10 @@ def max_context(starts: np.ndarray, lengths: np.ndarray) -> list[np.ndarray]:
     ]
 
 
-def _tokenized(
+def _tokenize(
     contexts: list[str], tokenizer: TextTokenizer
 ) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-    """Returns ids, their characters [num_tokens, 2], both int32, and the lengths of contexts."""
+    """Returns ids and their characters [num_tokens, 2], int32, and the tokens of each context."""
     ids, offsets, lengths = [np.empty(0, np.int32)], [np.empty((0, 2), np.int32)], []
     for start in range(0, len(contexts), _BATCH_SIZE):
         for text in tokenizer.encode_batch(contexts[start : start + _BATCH_SIZE]):

@@ -1,4 +1,4 @@
-"""Tokenizes words, divides their tokens into rows that fit a model, and encodes their tags.
+"""Tokenizes words, divides their tokens into rows that fit a model, and encodes the words' tags.
 
 Legend: W words, M words of a batch, B rows, T tokens of a row, K layers, D hidden size.
 """
@@ -13,11 +13,11 @@ from typing import NamedTuple
 import numpy as np
 
 from bert_keras.data.encoded import Encoded
-from bert_keras.text.packing import flatten, packed_texts
+from bert_keras.text.packing import flatten, pack_texts
 from bert_keras.text.tokenizer import TextTokenizer, google_words, is_dropped
 from bert_keras.text.vocab import Vocabulary
 
-OUTSIDE = "O"  # the tag of a word outside of all entities
+OUTSIDE = "O"  # the tag of a word that belongs to no entity
 TAG = re.compile(r"O|[BI]-.+")
 
 Entity = tuple[int, int, str]  # index of the first word, index after the last word, type
@@ -30,23 +30,23 @@ class Sentence:
     words: tuple[str, ...]
     tags: tuple[str, ...] | None  # one for each word; None if the file has words only
     document: int  # the number of -DOCSTART- lines before it; 0 in a file without such lines
-    line: int  # of its first word; the other words follow on the next lines
+    line: int  # the line of its first word; the other words follow on the next lines
 
 
-def tagged_entities(tags: Sequence[str]) -> Iterator[Entity]:
-    """Yields the entities of a sentence; an I- tag after O or another type starts one like B-."""
-    start, kind = 0, ""  # "" outside of an entity
+def find_entities(tags: Sequence[str]) -> Iterator[Entity]:
+    """Yields the entities of a sentence; an I- tag after O or another type starts an entity."""
+    start, entity_type = 0, ""  # "" outside of an entity
     for index, tag in enumerate([*tags, OUTSIDE]):
-        prefix, _, tag_kind = tag.partition("-")
-        if prefix == "I" and tag_kind == kind:
+        prefix, _, tag_type = tag.partition("-")
+        if prefix == "I" and tag_type == entity_type:
             continue
-        if kind:
-            yield start, index, kind
-        start, kind = index, tag_kind
+        if entity_type:
+            yield start, index, entity_type
+        start, entity_type = index, tag_type
 
 
 def bio_tag(label: str) -> str:
-    """Returns `label` as a BIO tag: adjacent words with the same other label form one entity."""
+    """Returns `label` as a BIO tag; I- joins adjacent words with the same label to one entity."""
     return label if TAG.fullmatch(label) else f"I-{label}"
 
 
@@ -60,54 +60,53 @@ class WordTokens:
     word_bounds: np.ndarray  # int64 [N+1], the number of words before each sentence, and W
 
 
-def word_tokens(sentences: Sequence[Sentence], tokenizer: TextTokenizer) -> WordTokens:
+def tokenize_words(sentences: Sequence[Sentence], tokenizer: TextTokenizer) -> WordTokens:
     """Tokenizes each word by itself, after a space, because RoBERTa's tokens depend on it.
 
     A word without tokens becomes [UNK], because its tag is predicted at its first token.
     """
     words = chain.from_iterable(sentence.words for sentence in sentences)
     ids, counts = tokenizer.flat_ids([f" {word}" for word in words])
-    empty = counts == 0
-    ids = np.insert(ids, (np.cumsum(counts) - counts)[empty], tokenizer.vocabulary.unk_id)
-    ends = np.cumsum(np.where(empty, 1, counts))
+    is_empty = counts == 0
+    ids = np.insert(ids, (np.cumsum(counts) - counts)[is_empty], tokenizer.vocabulary.unk_id)
+    ends = np.cumsum(np.where(is_empty, 1, counts))
     starts = np.concatenate([[0], ends])
     word_bounds = np.cumsum([0, *(len(sentence.words) for sentence in sentences)])
     return WordTokens(ids, starts[:-1], starts[word_bounds], word_bounds)
 
 
-def tokenized_units(
+def tokenize_units(
     texts: Sequence[str], tokenizer: TextTokenizer, *, unit: str
 ) -> tuple[WordTokens, np.ndarray]:
     """Returns the tokens of texts, and the characters [start, end) of their units, int64 [W,2].
 
-    A `unit` is a "word" that white space, punctuation and CJK characters separate, which is
-    tokenized by itself; an "eojeol", which only white space separates; or a "token". White space
-    that is a token of byte-level BPE is no unit. The units are the words of the result.
+    The units are the words of the result. With the unit "word", white space, punctuation and CJK
+    characters separate units, and each is tokenized by itself. With "eojeol", only white space
+    separates units. With "token", each token is a unit, except white space of byte-level BPE.
     """
     if unit == "word":
         lowercase = tokenizer.lowercase and not tokenizer.vocabulary.rules
         words = [google_words(text, lowercase=lowercase) for text in texts]
         sentences = [Sentence(tuple(word.text for word in row), None, 0, 1) for row in words]
         spans = [(min(word.indices), max(word.indices) + 1) for row in words for word in row]
-        return word_tokens(sentences, tokenizer), np.array(spans, np.int64).reshape(-1, 2)
+        return tokenize_words(sentences, tokenizer), np.array(spans, np.int64).reshape(-1, 2)
     encoded = tokenizer.encode_batch(texts)
-    ids, counts = flatten([each.ids for each in encoded])
-    offsets_M2 = np.array([span for each in encoded for span in each.offsets], np.int64)
+    ids, counts = flatten([text.ids for text in encoded])
+    offsets_M2 = np.array([span for text in encoded for span in text.offsets], np.int64)
     offsets_M2 = offsets_M2.reshape(-1, 2)
     bounds = np.append(0, np.cumsum(counts))
     is_first, has_text = np.ones((2, len(ids)), bool)
     for text, start, end in zip(texts, bounds[:-1], bounds[1:], strict=True):
-        is_space = [each.isspace() and not is_dropped(each) for each in text]
+        is_space = [character.isspace() and not is_dropped(character) for character in text]
         offsets = offsets_M2[start:end]
         num_spaces = np.cumsum([0, *is_space])[offsets]
         has_text[start:end] = (np.diff(num_spaces) < np.diff(offsets))[:, 0]
         if unit == "eojeol":
             is_first[start:end] = np.diff(num_spaces[:, 0], prepend=-1) != 0
     offsets_M2 = offsets_M2[has_text]
-    numbers, first, counts = np.unique(
-        np.cumsum(is_first)[has_text], return_index=True, return_counts=True
-    )
-    starts = np.flatnonzero(is_first)[numbers - 1]
+    unit_of_token = np.cumsum(is_first)[has_text] - 1
+    units, first, counts = np.unique(unit_of_token, return_index=True, return_counts=True)
+    starts = np.flatnonzero(is_first)[units]
     spans_W2 = np.stack([offsets_M2[first, 0], offsets_M2[first + counts - 1, 1]], axis=1)
     return WordTokens(ids, starts, bounds, np.searchsorted(starts, bounds)), spans_W2
 
@@ -124,17 +123,18 @@ class WordWindows(NamedTuple):
     word_starts: np.ndarray  # int64 [W], the position of the word's first token in this row
 
 
-def sentence_rows(
+def make_rows(
     tokens: WordTokens, *, limit: int, documents: np.ndarray | None = None
 ) -> WordWindows:
-    """Makes one or several rows, of at most `limit` tokens, of each sentence.
+    """Divides each sentence into one or more rows of at most `limit` tokens.
 
-    With `documents`, int [N], the ascending numbers of the document of each sentence, a row is
-    filled on both sides with equally many tokens around the sentence, if the document has them.
+    `documents`, int [N], has the document index of each sentence, ascending. If it is given, rows
+    are filled with the tokens before and after the sentence in its document, equally many if
+    possible.
 
-    The rows of a longer sentence start `limit // 2` tokens apart, and the last one ends with it. A
-    word is predicted in the row where it has the most context, which is the row with the nearest
-    middle (google-research/bert run_squad.py, `_check_is_max_context`).
+    The rows of a sentence that is too long start `limit // 2` tokens apart, and the last row ends
+    with the sentence. A word is predicted in the row whose middle is nearest, where it has the most
+    context (google-research/bert run_squad.py, `_check_is_max_context`).
     """
     starts, ends = tokens.bounds[:-1], tokens.bounds[1:]
     documents = np.arange(len(starts)) if documents is None else documents
@@ -152,9 +152,9 @@ def sentence_rows(
     lengths = np.minimum(text_ends - text_starts, limit)[sentences]
     row_starts = np.minimum(text_starts[sentences] + nth * stride, text_ends[sentences] - lengths)
 
-    # The first token after the midpoint between the middles of two consecutive rows.
-    between = (row_starts[:-1] + row_starts[1:] + limit - 1) // 2 + 1
-    predicted_from = np.where(nth == 0, starts[sentences], np.concatenate([[0], between]))
+    # Halfway between the middles of two consecutive rows, the later row takes over.
+    switches = (row_starts[:-1] + row_starts[1:] + limit - 1) // 2 + 1
+    predicted_from = np.where(nth == 0, starts[sentences], np.concatenate([[0], switches]))
     word_rows = np.searchsorted(predicted_from, tokens.starts, side="right") - 1
     used_rows, word_rows = np.unique(word_rows, return_inverse=True)
     row_starts, lengths = row_starts[used_rows], lengths[used_rows]
@@ -163,13 +163,13 @@ def sentence_rows(
 
 @dataclass(frozen=True)
 class TaggedWords(Encoded):
-    """Rows of tokens with the tags of their words, whose targets are at their first tokens."""
+    """Rows of tokens, with the tag of each word as the target of its first token."""
 
     tokens: WordTokens  # the tokens of all words
     rows: WordWindows  # the tokens of each row, and the row of each word
     label_ids: np.ndarray  # int32 [W]; -1 for a word without a tag, or with an unknown tag
     vocabulary: Vocabulary
-    # The characters [start, end) of each word in its text, int64; empty where nothing needs them.
+    # The characters [start, end) of each word in its text, int64; empty if nothing needs them.
     spans_W2: np.ndarray = field(default_factory=lambda: np.zeros((0, 2), np.int64))
 
     @cached_property
@@ -187,9 +187,9 @@ class TaggedWords(Encoded):
 
     def words(self, rows: np.ndarray) -> tuple[np.ndarray, tuple[np.ndarray, np.ndarray]]:
         """Returns the words predicted in some rows, int64 [M], and their (batch rows, columns)."""
-        words, columns = map(self._words, rows), [*map(self.columns, rows)]
-        batch_rows = np.repeat(np.arange(len(rows)), [*map(len, columns)])
-        return np.concatenate([*words]), (batch_rows, np.concatenate(columns))
+        words, columns = list(map(self._words, rows)), list(map(self.columns, rows))
+        batch_rows = np.repeat(np.arange(len(rows)), list(map(len, columns)))
+        return np.concatenate(words), (batch_rows, np.concatenate(columns))
 
     def batch(self, rows: np.ndarray) -> tuple[dict[str, np.ndarray], np.ndarray, np.ndarray]:
         inputs = self.inputs(rows)
@@ -197,7 +197,7 @@ class TaggedWords(Encoded):
 
     def inputs(self, rows: np.ndarray) -> dict[str, np.ndarray]:
         """Returns the inputs of a fine-tuned encoder for some rows by name, int32 [B,T]."""
-        return packed_texts(
+        return pack_texts(
             self.tokens.ids,
             self.rows.starts[rows, None],
             self.rows.lengths[rows, None],

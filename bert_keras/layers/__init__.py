@@ -9,4 +9,4 @@ a product, such as B x T.
 
 from typing import Any
 
-Tensor = Any  # of the backend, or a NumPy array
+Tensor = Any  # a tensor of Keras' backend, or a NumPy array

@@ -1,4 +1,4 @@
-"""Multi-head self-attention, its biases, local attention in blocks and rotary positions."""
+"""Self-attention, its biases and rotary positions; `bert_keras.layers` explains shape suffixes."""
 
 import math
 from typing import Any, NamedTuple
@@ -12,33 +12,34 @@ from bert_keras.layers.primitives import IS_JAX, PADDING_SCORE, BertLayer, Dropo
 
 # A window's bias is lower than the bias of padding, so that padding attends to padding nearby.
 FAR_SCORE = 2 * PADDING_SCORE
+OUTSIDE_ID = -1  # sequence id of the positions before and after a row
 _LEAST_BLOCK = 32  # tokens; smaller matrix products are slow
 
 
-class Tokens(NamedTuple):
-    """Where the X tokens of a batch are among its B x T positions; the others are padding."""
+class UnpaddedTokens(NamedTuple):
+    """The places of a batch's X tokens among its B x T positions; the others are padding."""
 
-    positions: Any  # int [X]
-    numbers: Any  # int [B x T], the token of each position; padding has the token before it
+    positions: Any  # int [X]: the position of each token
+    token_index: Any  # int [B x T]: the token at each position; padding repeats the previous one
 
 
 class AttentionPattern(NamedTuple):
     """Which tokens attend to which, and their positions; its class selects the algorithm."""
 
-    bias: Any  # is added to the scores; each class has its own shape
-    rotation: Any = None  # the factors of `rotation`; None without rotary positions
-    tokens: Tokens | None = None  # if the hidden states are the states of the tokens alone
+    bias: Any  # added to the scores; its shape depends on the class
+    rotation: Any = None  # the result of `compute_rotation`, or None if positions are learned
+    tokens: UnpaddedTokens | None = None  # set if padding was removed from the hidden states
 
 
 class FullPattern(AttentionPattern):
-    """Every token has a score for every token. The bias is [B, 1, 1, T] or [B, 1, T, T]."""
+    """Every token attends to every token. The bias is [B, 1, 1, T] or [B, 1, T, T]."""
 
 
 class BlockPattern(AttentionPattern):
     """Local attention in M blocks of Q tokens, with the bias of `block_bias`, [M, B, 1, Q, 3 x Q].
 
-    Each block has scores only for itself and its two neighbours, so that time and memory grow with
-    T and not with its square.
+    Each block attends only to itself and its two neighbours, so that time and memory grow with T
+    and not with its square.
     """
 
 
@@ -46,12 +47,12 @@ class KernelPattern(AttentionPattern):
     """Training with `jax_kernels`, which returns no probabilities. The bias is [B, T]."""
 
 
-def find_tokens(input_mask_BT: Tensor) -> Tokens:
-    """Finds the tokens of a batch; a row of padding has one, so that each row has a state."""
+def find_tokens(input_mask_BT: Tensor) -> UnpaddedTokens:
+    """Finds a batch's tokens; the first position counts as one, so that every row has a state."""
     is_first_T = ops.arange(ops.shape(input_mask_BT)[1]) == 0
     is_token = ops.reshape(ops.logical_or(input_mask_BT > 0, is_first_T), (-1,))
     (positions,) = ops.nonzero(is_token)
-    return Tokens(positions, ops.cumsum(ops.cast(is_token, "int32")) - 1)
+    return UnpaddedTokens(positions, ops.cumsum(ops.cast(is_token, "int32")) - 1)
 
 
 def padding_bias(input_mask_BT: Tensor, *, dtype: str):
@@ -60,12 +61,12 @@ def padding_bias(input_mask_BT: Tensor, *, dtype: str):
 
 
 def packed_bias(sequence_ids_BT: Tensor, *, dtype: str):
-    """Returns the bias [B, 1, T, T] for several sequences in one row: each attends to itself.
+    """Returns the bias [B, 1, T, T] with which tokens attend only within their own sequence.
 
-    The sequences [B, T] count from 1. Padding, 0, attends to padding, so that rows sum to 1.
+    Ids start at 1; padding is 0 and attends to padding, so that no softmax row is fully excluded.
     """
-    same = ops.equal(sequence_ids_BT[:, None, :, None], sequence_ids_BT[:, None, None, :])
-    return (1.0 - ops.cast(same, dtype)) * PADDING_SCORE
+    is_same = ops.equal(sequence_ids_BT[:, None, :, None], sequence_ids_BT[:, None, None, :])
+    return (1.0 - ops.cast(is_same, dtype)) * PADDING_SCORE
 
 
 def causal_bias(length: Any, *, dtype: str):
@@ -80,19 +81,19 @@ def window_bias(length: Any, *, window: int, dtype: str):
     return ops.expand_dims(ops.cast(is_far_TT, dtype), (0, 1)) * FAR_SCORE
 
 
-def pays_in_blocks(length: Any, *, window: int) -> bool:
-    """Returns whether blocks have fewer scores than the masked form, or the length is unknown."""
+def blocks_are_cheaper(length: Any, *, window: int) -> bool:
+    """Returns whether blocks compute fewer scores than `window_bias`, or T is unknown."""
     return not isinstance(length, int) or length > 3 * max(window // 2, _LEAST_BLOCK)
 
 
 def block_bias(tokens_BT: Tensor, *, window: int, is_packed: bool, is_causal: bool, dtype: str):
     """Returns the bias [M, B, 1, Q, 3 x Q] of local attention in blocks.
 
-    It has the values of the masked form: the sum of `window_bias` and of the biases of padding,
-    packed rows and later tokens.
+    A pair of tokens has the same bias as in a FullPattern: the sum of `window_bias`, of
+    `padding_bias` or `packed_bias`, and of `causal_bias` if `is_causal`.
 
     Args:
-        tokens_BT: The numbers of the sequences if `is_packed`, otherwise the input mask.
+        tokens_BT: The sequence ids if `is_packed`, otherwise the input mask.
         window: Tokens more than `window` / 2 away are excluded.
         is_packed: Whether a row may have several sequences.
         is_causal: Whether later tokens are excluded.
@@ -100,24 +101,24 @@ def block_bias(tokens_BT: Tensor, *, window: int, is_packed: bool, is_causal: bo
     length, size = ops.shape(tokens_BT)[1], max(window // 2, _LEAST_BLOCK)
     size = min(size, length) if isinstance(length, int) else ops.minimum(size, length)
     count = (length + size - 1) // size
-    outside = -1  # the number of positions before the first token and after the last one
-    numbers_BT11 = ops.expand_dims(ops.cast(tokens_BT, "int32") - outside, (2, 3))
-    queries = ops.squeeze(split_blocks(numbers_BT11, size, count), axis=2) + outside
-    keys = ops.squeeze(split_blocks_with_neighbours(numbers_BT11, size, count), axis=2) + outside
+    # Shifted by 1, so that the zeros that pad the blocks become OUTSIDE_ID after the shift back.
+    ids_BT11 = ops.expand_dims(ops.cast(tokens_BT, "int32") - OUTSIDE_ID, (2, 3))
+    queries = ops.squeeze(split_blocks(ids_BT11, size, count), axis=2) + OUTSIDE_ID
+    keys = ops.squeeze(split_blocks_with_neighbours(ids_BT11, size, count), axis=2) + OUTSIDE_ID
     keys = ops.swapaxes(keys, 2, 3)  # [M, B, 1, 3 x Q]; the queries are [M, B, Q, 1]
-    allowed = ops.equal(queries, keys) if is_packed else keys > 0
-    bias = (1.0 - ops.cast(allowed, dtype)) * PADDING_SCORE
+    is_allowed = ops.equal(queries, keys) if is_packed else keys > 0
+    bias = (1.0 - ops.cast(is_allowed, dtype)) * PADDING_SCORE
     key_positions, positions = ops.arange(3 * size) - size, ops.arange(size)[:, None]
     is_far = ops.abs(positions - key_positions) > window // 2
     bias = bias + ops.cast(is_far, dtype) * FAR_SCORE
-    bias = bias + ops.cast(ops.equal(keys, outside), dtype) * FAR_SCORE
+    bias = bias + ops.cast(ops.equal(keys, OUTSIDE_ID), dtype) * FAR_SCORE
     if is_causal:
         bias = bias + ops.cast(positions < key_positions, dtype) * PADDING_SCORE
     return ops.expand_dims(bias, 2)
 
 
 def split_blocks(x_BTNH: Tensor, size: Any, count: Any):
-    """Divides T positions into `count` blocks of `size`, padded with 0: [M, B, N, Q, H].
+    """Divides T positions into `count` blocks of `size` tokens, padded with 0: [M, B, N, Q, H].
 
     Blocks are the first axis, because TensorFlow slices only the first axis without a copy.
     """
@@ -134,7 +135,7 @@ def split_blocks_with_neighbours(x_BTNH: Tensor, size: Any, count: Any):
     return ops.concatenate([x_MBNQH[:-2], x_MBNQH[1:-1], x_MBNQH[2:]], axis=3)
 
 
-def rotation(positions: Any, *, head_size: int, base: float):
+def compute_rotation(positions: Any, *, head_size: int, base: float):
     """Returns the factors with which `rotate` rotates pairs at positions [T] or [B, T].
 
     The angle of pair i of n = H / 2 at position p is p / base^(i/n) (Su et al. 2021). The factors
@@ -189,13 +190,15 @@ class SelfAttention(BertLayer):
         super().__init__(**kwargs)
         self.num_heads, self.has_biases = num_heads, has_biases
         self.initializer_stddev = initializer_stddev
-        self.score_dtype = None  # of scores, softmax and probabilities; None: float32 or wider
+        self.score_dtype = None  # the dtype of the softmax; None means float32 or wider
         self.dropout = Dropout(dropout_rate, dtype=self.dtype_policy, name="dropout")
 
     def build(self, hidden_shape: tuple):
         size = hidden_shape[-1]
-        for name in ("query", "key", "value", "output"):
-            setattr(self, f"{name}_dense", self._dense(name, size, size))
+        self.query_dense = self._dense("query", size, size)
+        self.key_dense = self._dense("key", size, size)
+        self.value_dense = self._dense("value", size, size)
+        self.output_dense = self._dense("output", size, size)
         self.built = True
 
     def call(self, hidden: Tensor, pattern: AttentionPattern, training: bool = False):
@@ -203,32 +206,33 @@ class SelfAttention(BertLayer):
             return self._attend_in_kernel(hidden, pattern), None
         is_local = isinstance(pattern, BlockPattern)
         attend = self._attend_in_blocks if is_local else self._attend_to_all
-        context, attention = attend(hidden, pattern, training=training)
+        context, probabilities = attend(hidden, pattern, training=training)
         context_XD = ops.reshape(context, (-1, hidden.shape[-1]))
         if pattern.tokens is not None:
             context_XD = ops.take(context_XD, pattern.tokens.positions, axis=0)
-        return self.output_dense(context_XD), attention
+        return self.output_dense(context_XD), probabilities
 
     def _attend_to_all(self, hidden, pattern, *, training):
-        heads = self._heads(hidden, (-1, ops.shape(pattern.bias)[-1]), pattern)
-        query, key, value = map(_swap_heads, heads)
-        context, attention = self._attention(query, key, value, pattern.bias, training=training)
-        return _swap_heads(context), attention
+        projections = self._project(hidden, (-1, ops.shape(pattern.bias)[-1]), pattern)
+        query, key, value = map(_swap_heads, projections)
+        context, probabilities = self._attend(query, key, value, pattern.bias, training=training)
+        return _swap_heads(context), probabilities
 
     def _attend_in_blocks(self, hidden, pattern, *, training):
         count, batch, _, size, _ = ops.shape(pattern.bias)
         if pattern.rotation is not None:
             length = ops.shape(pattern.rotation)[-3]
-        else:  # a batch without rows has no tokens
+        else:
+            positions_X = hidden if pattern.tokens is None else pattern.tokens.token_index
+            # 1 avoids a division by zero for an empty batch.
             num_rows = max(batch, 1) if isinstance(batch, int) else ops.maximum(batch, 1)
-            each = hidden if pattern.tokens is None else pattern.tokens.numbers
-            length = ops.shape(each)[0] // num_rows
-        query_BTNH, key_BTNH, value_BTNH = self._heads(hidden, (batch, length), pattern)
+            length = ops.shape(positions_X)[0] // num_rows
+        query_BTNH, key_BTNH, value_BTNH = self._project(hidden, (batch, length), pattern)
 
         def merge(x_MBNQH):  # with four dimensions, oneDNN fuses scale, product and bias
             return ops.reshape(x_MBNQH, (-1, *ops.shape(x_MBNQH)[2:]))
 
-        context_XNQH, attention = self._attention(
+        context_XNQH, probabilities = self._attend(
             merge(split_blocks(query_BTNH, size, count)),
             merge(split_blocks_with_neighbours(key_BTNH, size, count)),
             merge(split_blocks_with_neighbours(value_BTNH, size, count)),
@@ -238,41 +242,42 @@ class SelfAttention(BertLayer):
         context_MBNQH = ops.reshape(context_XNQH, (count, batch, *ops.shape(context_XNQH)[1:]))
         context_BMQNH = ops.transpose(context_MBNQH, (1, 0, 3, 2, 4))
         context_BTD = ops.reshape(context_BMQNH, (batch, count * size, hidden.shape[-1]))
-        return context_BTD[:, :length], attention
+        return context_BTD[:, :length], probabilities
 
     def _attend_in_kernel(self, hidden, pattern):
         from bert_keras.layers.jax_kernels import attention, draw_dropout
 
-        heads = self._heads(hidden, (-1, pattern.bias.shape[-1]), pattern)
-        query_BTNH, key_BTNH, value_BTNH = (ops.cast(x, self.compute_dtype) for x in heads)
+        projections = self._project(hidden, (-1, pattern.bias.shape[-1]), pattern)
+        query_BTNH, key_BTNH, value_BTNH = (ops.cast(x, self.compute_dtype) for x in projections)
         rate, random_key = draw_dropout(self.dropout)
         context_BTNH = attention(query_BTNH, key_BTNH, value_BTNH, pattern.bias, random_key, rate)
         return self.output_dense(ops.reshape(context_BTNH, hidden.shape))
 
-    def _heads(self, hidden, shape, pattern):
+    def _project(self, hidden, shape, pattern):
         """Returns query, key and value [B, T, N, H]; `shape` is (B, T)."""
         head_size = hidden.shape[-1] // self.num_heads
 
-        def heads(dense):
+        def project(dense):
             x_XD = dense(hidden)
             if pattern.tokens is not None:
-                x_XD = ops.take(x_XD, pattern.tokens.numbers, axis=0)
+                x_XD = ops.take(x_XD, pattern.tokens.token_index, axis=0)
             return ops.reshape(x_XD, (*shape, self.num_heads, head_size))
 
-        query, key, value = map(heads, (self.query_dense, self.key_dense, self.value_dense))
+        query, key, value = map(project, (self.query_dense, self.key_dense, self.value_dense))
         if pattern.rotation is None:
             return query, key, value
         return rotate(query, pattern.rotation), rotate(key, pattern.rotation), value
 
-    def _attention(self, query_BNTH, key_BNTH, value_BNTH, bias, *, training):
-        """Returns the context [B, N, T, H] and the attention probabilities."""
+    def _attend(self, query_BNTH, key_BNTH, value_BNTH, bias, *, training):
+        """Returns context and probabilities; in blocks, B is M x B, and T is Q or 3 x Q (keys)."""
         precise = self.score_dtype or keras.backend.result_type(self.compute_dtype, "float32")
         # With the scale before the product, oneDNN fuses scale, product and bias.
         query_BNTH = query_BNTH * (1.0 / math.sqrt(query_BNTH.shape[-1]))
         scores_BNTT = ops.matmul(query_BNTH, ops.transpose(key_BNTH, (0, 1, 3, 2)))
-        attention_BNTT = softmax(ops.cast(scores_BNTT, precise) + ops.cast(bias, precise))
-        weight_BNTT = self.dropout(ops.cast(attention_BNTT, self.compute_dtype), training=training)
-        return ops.matmul(weight_BNTT, value_BNTH), attention_BNTT
+        probabilities_BNTT = softmax(ops.cast(scores_BNTT, precise) + ops.cast(bias, precise))
+        weights_BNTT = ops.cast(probabilities_BNTT, self.compute_dtype)
+        weights_BNTT = self.dropout(weights_BNTT, training=training)
+        return ops.matmul(weights_BNTT, value_BNTH), probabilities_BNTT
 
 
 def _swap_heads(x):
@@ -285,8 +290,8 @@ def _swap_heads(x):
 @ops.custom_gradient
 def _swap_as_integers(x):
     # TensorFlow transposes floats by oneDNN, which takes several times as long for few tokens.
-    def swapped(x):
-        bits = keras.backend.standardize_dtype(x.dtype)[-2:]
+    def swap(x):
+        bits = keras.backend.standardize_dtype(x.dtype)[-2:]  # "float32" -> "32"
         return ops.view(ops.transpose(ops.view(x, f"int{bits}"), (0, 2, 1, 3)), x.dtype)
 
-    return swapped(x), swapped
+    return swap(x), swap  # a swap is its own inverse, and so its own gradient

@@ -1,4 +1,4 @@
-"""A transformer block, which can be computed again for the gradient."""
+"""A transformer block; `bert_keras.layers` explains the shape suffixes."""
 
 from contextlib import nullcontext
 from functools import partial
@@ -79,7 +79,7 @@ class EncoderBlock(BertLayer):
         has_biases: Whether the dense layers and LayerNorm have a bias.
 
     Call arguments:
-        hidden: Hidden states [B, T, D], or [X, D] of the tokens alone.
+        hidden: Hidden states [B, T, D], or [X, D] if the pattern has removed padding.
         pattern: The AttentionPattern.
 
     Returns:
@@ -127,8 +127,8 @@ class EncoderBlock(BertLayer):
         # X = B x T. With two dimensions a dense layer and the following residual are fused.
         hidden_XD = ops.reshape(hidden, (-1, hidden.shape[-1]))
         call = self._pre_norm if self.is_pre_norm else self._post_norm
-        hidden_XD, attention_BNTT = call(hidden_XD, pattern, training=training)
-        return ops.reshape(hidden_XD, ops.shape(hidden)), attention_BNTT
+        hidden_XD, probabilities_BNTT = call(hidden_XD, pattern, training=training)
+        return ops.reshape(hidden_XD, ops.shape(hidden)), probabilities_BNTT
 
     def _post_norm(self, hidden_XD, pattern, *, training):
         def add(x_XD, hidden_XD, norm):
@@ -136,10 +136,10 @@ class EncoderBlock(BertLayer):
                 return self._add_in_kernel(x_XD, hidden_XD, norm)
             return norm(hidden_XD + self.dropout(x_XD, training=training))
 
-        context_XD, attention_BNTT = self.attention(hidden_XD, pattern, training=training)
+        context_XD, probabilities_BNTT = self.attention(hidden_XD, pattern, training=training)
         hidden_XD = add(context_XD, hidden_XD, self.attention_norm)
         output_XD = self.feed_forward(hidden_XD, training=training)
-        return add(output_XD, hidden_XD, self.feed_forward_norm), attention_BNTT
+        return add(output_XD, hidden_XD, self.feed_forward_norm), probabilities_BNTT
 
     def _add_in_kernel(self, x_XD, hidden_XD, norm):
         from bert_keras.layers.jax_kernels import draw_dropout, dropout_add_norm
@@ -151,10 +151,10 @@ class EncoderBlock(BertLayer):
 
     def _pre_norm(self, hidden_XD, pattern, *, training):
         normed_XD = self.attention_norm(hidden_XD) if self.attention_norm else hidden_XD
-        context_XD, attention_BNTT = self.attention(normed_XD, pattern, training=training)
+        context_XD, probabilities_BNTT = self.attention(normed_XD, pattern, training=training)
         hidden_XD = hidden_XD + self.dropout(context_XD, training=training)
         output_XD = self.feed_forward(self.feed_forward_norm(hidden_XD))
-        return hidden_XD + self.dropout(output_XD, training=training), attention_BNTT
+        return hidden_XD + self.dropout(output_XD, training=training), probabilities_BNTT
 
 
 def seed_states(layer: keras.layers.Layer) -> list[keras.Variable]:
@@ -164,7 +164,7 @@ def seed_states(layer: keras.layers.Layer) -> list[keras.Variable]:
 
 def call_recomputed(block: EncoderBlock, hidden: Tensor, pattern: AttentionPattern):
     """Calls a block in training and computes it again, with the same dropout, for the gradient."""
-    # Copies keep the current values; the variables change before the second computation.
+    # The copies keep the seeds of this call, because they change before the second computation.
     seeds = [(state, ops.copy(state)) for state in seed_states(block)]
     arrays = {name: each for name, each in pattern._asdict().items() if each is not None}
 
@@ -172,8 +172,8 @@ def call_recomputed(block: EncoderBlock, hidden: Tensor, pattern: AttentionPatte
         # JAX runs `call` only once. In a training step under JAX, only the scope that Keras opened
         # has the values of the variables.
         with nullcontext() if IS_JAX else keras.StatelessScope(state_mapping=seeds):
-            again = pattern._replace(**dict(zip(arrays, values, strict=True)))
-            return block(hidden, again, training=True)
+            same_pattern = pattern._replace(**dict(zip(arrays, values, strict=True)))
+            return block(hidden, same_pattern, training=True)
 
     outputs = keras.remat(call)(hidden, *arrays.values())
     for state, value in seeds:  # no dropout of a block makes more than 8 draws in one call

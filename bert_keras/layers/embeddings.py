@@ -11,7 +11,7 @@ from bert_keras.layers.primitives import IS_JAX, BertLayer, Dropout
 class BertEmbeddings(BertLayer):
     """Sum of learned token, position and segment embeddings, with LayerNorm and dropout.
 
-    If the tables have another size E than the hidden states, a projection to D follows dropout.
+    If the size E of the tables differs from the hidden size D, a projection to D follows dropout.
     Sources: Devlin et al. 2018, section 3, and, for the projection, Lan et al. 2019, section 3.1.
 
     Args:
@@ -30,7 +30,7 @@ class BertEmbeddings(BertLayer):
     Call arguments:
         input_ids: Int [B, T].
         segment_ids: Int [B, T].
-        position_ids: Int [B, T], less than `max_positions`; by default positions count from 0.
+        position_ids: Int [B, T], less than `max_positions`; by default 0 to T - 1.
 
     Returns:
         [B, T, D].
@@ -65,7 +65,7 @@ class BertEmbeddings(BertLayer):
         size = self.embedding_size or self.hidden_size
 
         def table(name: str, rows: int):
-            # Without autocast, as the gradient of a row is a sum over all its tokens.
+            # Without autocast, because the gradient of a row is a sum over all its tokens.
             initial = keras.initializers.TruncatedNormal(stddev=self.initializer_stddev)
             return self.add_weight((rows, size), initial, autocast=False, name=name)
 
@@ -86,42 +86,42 @@ class BertEmbeddings(BertLayer):
         position_ids: Tensor = None,
         training: bool = False,
     ):
-        sum_BTE = self._unprojected(input_ids, segment_ids, position_ids, training=training)
+        sum_BTE = self._sum_tables(input_ids, segment_ids, position_ids, training=training)
         return self.projection(sum_BTE) if self.embedding_size else sum_BTE
 
-    def _unprojected(
+    def _sum_tables(
         self, input_ids: Tensor, segment_ids: Tensor, position_ids: Tensor, *, training: bool
     ):
         """Returns the output before the projection, [B, T, E]; see `call`."""
-        sum_BTE = ops.take(self.token_table, _integers(input_ids), axis=0)
+        sum_BTE = ops.take(self.token_table, _to_integers(input_ids), axis=0)
         if self.has_positions:
-            sum_BTE = sum_BTE + self._positions(input_ids, position_ids)
+            sum_BTE = sum_BTE + self._look_up_positions(input_ids, position_ids)
         if self.num_segments:
-            sum_BTE = sum_BTE + self._segments(segment_ids)
+            sum_BTE = sum_BTE + self._look_up_segments(segment_ids)
         return self.dropout(self.norm(sum_BTE), training=training)
 
-    def _segments(self, segment_ids):
-        """Returns the segment embeddings of all tokens, [B, T, E] or, if all are equal, [E]."""
+    def _look_up_segments(self, segment_ids):
+        """Returns the segment embeddings [B, T, E], or [E] if there is only one segment."""
         table = self.segment_table
         if self.num_segments > 2:
-            return ops.take(table, _integers(segment_ids), axis=0)
+            return ops.take(table, _to_integers(segment_ids), axis=0)
         if self.num_segments == 1:
             return table[0]
-        # No gather, because its gradient would add all tokens to two rows, one by one.
+        # The gradient of a gather would add all tokens to two rows, one by one.
         return ops.where(ops.expand_dims(ops.equal(segment_ids, 1), -1), table[1], table[0])
 
-    def _positions(self, input_ids, position_ids):
+    def _look_up_positions(self, input_ids, position_ids):
         first = self.position_offset
         if position_ids is not None:
-            return ops.take(self.position_table, _integers(position_ids) + first, axis=0)
+            return ops.take(self.position_table, _to_integers(position_ids) + first, axis=0)
         length = ops.shape(input_ids)[1]
         if IS_JAX and not isinstance(length, int):
-            # JAX would state the rows of a slice of a symbolic length as a minimum.
+            # With a slice of symbolic length, JAX would state the number of rows as a minimum.
             return ops.take(self.position_table, first + ops.arange(length), axis=0)
         return self.position_table[first : first + length]
 
 
-def _integers(ids):
+def _to_integers(ids):
     """Casts non-integer ids to int32, as keras.layers.Embedding does."""
     return ids if "int" in keras.backend.standardize_dtype(ids.dtype) else ops.cast(ids, "int32")
 
@@ -130,7 +130,7 @@ def _integers(ids):
 class SharedEmbeddings(BertLayer):
     """The embeddings of another encoder, with a projection of its own if the hidden size differs.
 
-    It is called as BertEmbeddings. Keras cannot serialize this layer alone, because a copy would no
+    Call it like BertEmbeddings. Keras cannot serialize this layer alone, because a copy would no
     longer share the tables.
 
     Args:
@@ -157,7 +157,7 @@ class SharedEmbeddings(BertLayer):
         position_ids: Tensor = None,
         training: bool = False,
     ):
-        sum_BTE = self.source._unprojected(input_ids, segment_ids, position_ids, training=training)
+        sum_BTE = self.source._sum_tables(input_ids, segment_ids, position_ids, training=training)
         return sum_BTE if self.projection is None else self.projection(sum_BTE)
 
     @property

@@ -1,4 +1,4 @@
-"""The pooler and the heads on top of the encoder: labels, answer spans and masked LM."""
+"""The pooler and the heads of the models; `bert_keras.layers` explains the shape suffixes."""
 
 import keras
 from keras import ops
@@ -41,7 +41,7 @@ class Pooler(keras.layers.Dense):
 
 
 def mean_state(hidden_BTD: Tensor, input_mask_BT: Tensor):
-    """Returns the mean hidden state [B, D] of the tokens; 0 for a row of padding."""
+    """Returns the mean hidden state [B, D] of the tokens, or 0 for a row of padding."""
     mask_BT = ops.cast(ops.cast(input_mask_BT, "bool"), "float32")
     weights_BT = mask_BT / ops.maximum(ops.sum(mask_BT, axis=1, keepdims=True), 1.0)
     return ops.einsum("bt,btd->bd", ops.cast(weights_BT, hidden_BTD.dtype), hidden_BTD)
@@ -148,7 +148,7 @@ class SpanHead(TokenLabelsHead):
 
 @keras.saving.register_keras_serializable(package="bert_keras")
 class ReplacedTokenHead(TokenLabelsHead):
-    """Logit that each token was replaced: dense layer, activation, dense layer, without dropout.
+    """The logit that each token was replaced, from two dense layers and an activation.
 
     Maps [B, T, D] to [B, T]. See TokenLabelsHead for the arguments. Source: Clark et al. 2020 and
     its code.

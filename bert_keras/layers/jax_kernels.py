@@ -1,7 +1,7 @@
 """Kernels for a GPU with JAX: multi-head attention, and LayerNorm(residual + dropout(x)).
 
-They keep scores, probabilities and dropout masks in registers (Dao et al. 2022), and compute them
-again for the gradient. On a CPU, they run in Pallas' interpreter, which is for tests. Import this
+They keep scores, probabilities and dropout masks in registers (Dao et al. 2022), and recompute them
+for the gradient. On a CPU, they run in Pallas' interpreter, which is for tests. Import this
 module only if `jax_ops.takes_kernels` returns True.
 """
 
@@ -18,7 +18,7 @@ from jax.experimental.pallas import triton
 
 from bert_keras.layers.jax_ops import KERNEL_BLOCK, is_kept, key_of
 
-_LOG2_E = math.log2(math.e)  # scores have the base 2
+_LOG2_E = math.log2(math.e)  # a factor of the scores, because the kernels compute exp2
 
 
 def draw_dropout(dropout: keras.layers.Dropout) -> tuple[float, Array]:
@@ -112,7 +112,7 @@ def _attention_gradient(*refs, rate):
         grad = weights * (grad - mean) * scale
         return query, upstream, dropped.astype(query.dtype), grad.astype(query.dtype)
 
-    def of_keys(index, carry):
+    def add_key_gradients(index, carry):
         key_grad, value_grad = carry
         query, upstream, dropped, grad = gradients(index * KERNEL_BLOCK, own)
         if length == KERNEL_BLOCK:
@@ -120,17 +120,17 @@ def _attention_gradient(*refs, rate):
             query_grad_ref[...] = query_grad.astype(query_grad_ref.dtype)
         return key_grad + triton.dot(grad.T, query), value_grad + triton.dot(dropped.T, upstream)
 
-    def of_queries(index, query_grad):
+    def add_query_gradients(index, query_grad):
         column = index * KERNEL_BLOCK
         *_, grad = gradients(own, column)
         return query_grad + triton.dot(grad, keys_ref[pl.dslice(column, KERNEL_BLOCK), :])
 
     zeros, count = jnp.zeros((KERNEL_BLOCK, head_size)), length // KERNEL_BLOCK
-    key_grad, value_grad = lax.fori_loop(0, count, of_keys, (zeros, zeros))
+    key_grad, value_grad = lax.fori_loop(0, count, add_key_gradients, (zeros, zeros))
     key_grad_ref[...] = key_grad.astype(key_grad_ref.dtype)
     value_grad_ref[...] = value_grad.astype(value_grad_ref.dtype)
     if length > KERNEL_BLOCK:
-        query_grad = lax.fori_loop(0, count, of_queries, zeros)
+        query_grad = lax.fori_loop(0, count, add_query_gradients, zeros)
         query_grad_ref[...] = query_grad.astype(query_grad_ref.dtype)
 
 
@@ -139,7 +139,7 @@ def attention(query: Array, key: Array, value: Array, bias: Array, random_key: A
     """Computes the context [B, T, N, H] of multi-head attention.
 
     Args:
-        query: [B, T, N, H], as key and value; T is a multiple of 128.
+        query: [B, T, N, H], like key and value; T is a multiple of 128.
         bias: [B, T], which is added to the scores of all queries.
         random_key: The key of the dropout, uint32 [2], from `draw_dropout`.
         rate: The dropout rate, from `draw_dropout`.
@@ -148,7 +148,7 @@ def attention(query: Array, key: Array, value: Array, bias: Array, random_key: A
 
 
 def _attention_blocks(shape, rows):
-    """Returns the blocks of the random key, of `rows` and all tokens of a head, and of the bias."""
+    """Returns the blocks of the random key, `rows` tokens, all tokens and the bias of a head."""
     _, length, _, head_size = shape
     return (
         pl.BlockSpec((2,), lambda batch, head, block: (0,)),
@@ -187,7 +187,7 @@ def _attention_backward(rate, kept, upstream):
         grid=(batch, heads, length // KERNEL_BLOCK),
         in_specs=[random, whole, whole, whole, line, whole, whole, row],
         outputs=3 * [(part, (shape, query.dtype))],
-        stages=1,  # two, in blocks of 64: wrong gradients on an H100 with JAX 0.11.2
+        stages=1,  # two stages in blocks of 64 give wrong gradients on an H100 with JAX 0.11.2
         arrays=(random_key, query, key, value, bias, context, upstream, lse),
     )
     return *gradients, None, None
@@ -197,7 +197,7 @@ attention.defvjp(_attention_forward, _attention_backward)
 
 
 def _columns(size, rows):
-    """Returns the columns of a block, a power of two, and whether each of them is used."""
+    """Returns a slice of 2^n columns, and masks [columns] and [rows, columns] of those used."""
     width = 1 << (size - 1).bit_length()
     used = jnp.arange(width) < size
     return pl.dslice(0, width), used, jnp.broadcast_to(used, (rows, width))
@@ -275,7 +275,7 @@ def dropout_add_norm(
     """Computes LayerNorm(residual + dropout(x)), [X, D].
 
     Args:
-        x: [X, D], as the residual; X is a multiple of 128.
+        x: [X, D], like the residual; X is a multiple of 128.
         gamma: The factors of LayerNorm, float32 [D].
         beta: The addends of LayerNorm, float32 [D].
         random_key: The key of the dropout, uint32 [2], from `draw_dropout`.
@@ -286,7 +286,7 @@ def dropout_add_norm(
 
 
 def _rows(size, *, elements):
-    """Returns how many rows a block has, a power of two."""
+    """Returns the number of rows in a block (a power of two)."""
     return max(1, min(KERNEL_BLOCK, elements >> (size - 1).bit_length()))
 
 

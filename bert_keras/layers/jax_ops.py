@@ -1,4 +1,4 @@
-"""Dropout and GELU with JAX, which XLA computes again for the gradient instead of storing them.
+"""Dropout and GELU with JAX, which XLA recomputes for the gradient instead of storing them.
 
 Import this module only if `keras.backend.backend()` is "jax".
 """
@@ -19,7 +19,7 @@ KERNEL_BLOCK = 128  # tokens; the kernels compute lengths that are multiples of 
 
 
 def takes_kernels(length: int, *, head_size: int, dtype: str) -> bool:
-    """Returns whether the kernels can compute rows of a length: only on one NVIDIA GPU."""
+    """Returns whether the kernels support rows of `length` tokens; they need one NVIDIA GPU."""
     return (
         jax.default_backend() == "gpu"
         and keras.distribution.distribution() is None
@@ -30,7 +30,7 @@ def takes_kernels(length: int, *, head_size: int, dtype: str) -> bool:
 
 
 def key_of(seed: Array):
-    """Returns two independent words, uint32 [2], for the seed of one draw, uint32 [2]."""
+    """Hashes the seed of one draw (uint32 [2]) to two independent words (uint32 [2])."""
 
     def mix(word):
         word = (word ^ (word >> np.uint32(16))) * _FIRST
@@ -43,7 +43,7 @@ def key_of(seed: Array):
 
 
 def is_kept(index: Array, key: Any, rate: float):
-    """Returns whether the value at each index, uint32, is kept, with the probability 1 - rate.
+    """Returns whether to keep the value at each index (uint32), with the probability 1 - rate.
 
     It hashes the index in ten integer operations, which fuse with the operations that read the
     result. Threefry needs eighty, and stores its bits until the gradient has read them.
@@ -55,7 +55,7 @@ def is_kept(index: Array, key: Any, rate: float):
 
 
 def drop(inputs: Array, seed: Array, rate: float):
-    """Applies dropout; `seed`, uint32 [2], is new for each draw. Draws repeat after 2^32 values."""
+    """Applies dropout with a new `seed` (uint32 [2]) each time; repeats after 2^32 values."""
     index, stride = jnp.zeros(inputs.shape, jnp.uint32), 1
     for axis in reversed(range(inputs.ndim)):
         along_axis = lax.broadcasted_iota(jnp.uint32, inputs.shape, axis)

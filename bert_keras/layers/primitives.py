@@ -52,7 +52,7 @@ def activation_function(name: str) -> Callable:
 
 @keras.saving.register_keras_serializable(package="bert_keras")
 def gelu_tanh(x: Tensor):
-    """Computes GELU in the approximation that has a tanh."""
+    """Computes the tanh approximation of GELU."""
     return ops.gelu(x, approximate=True)
 
 
@@ -60,7 +60,7 @@ def activate(x: Tensor, *, activation: str, training: bool = False):
     """Applies one of `bert_keras.config.ACTIVATIONS` to a tensor of any shape."""
     if activation == "gelu" and training and IS_JAX and x.dtype.itemsize == 2:
         return jax_ops.gelu(x)
-    if activation == "gelu" and training and hasattr(ops, "erfc"):  # from Keras 3.15 on
+    if activation == "gelu" and training and hasattr(ops, "erfc"):  # Keras 3.15 or newer
         return _gelu(x)
     return activation_function(activation)(x)
 
@@ -84,7 +84,7 @@ def _gelu(x):
 class LayerNorm(keras.layers.LayerNormalization):
     """LayerNorm over the last axis (Ba et al. 2016), computed in float32 or wider.
 
-    It needs one pass over memory less than Keras' own layer.
+    It reads the memory once less than Keras' own layer.
     """
 
     def call(self, inputs: Tensor):
@@ -114,10 +114,10 @@ class Dropout(keras.layers.Dropout):
             return jax_ops.drop(inputs, self.seed_generator.next(), self.rate)
         *rows, last = ops.shape(inputs)
         num_dropped, num_pairs = min(round(self.rate * 2**16), 2**16 - 1), (last + 1) // 2
-        # A last axis of 1, because Keras cannot split a last axis of unknown size.
+        # The last axis is 1, because Keras cannot split a last axis of unknown size.
         shape, seed = (*rows, num_pairs, 1), self.seed_generator
         pairs = keras.random.randint(shape, -(2**31), 2**31 - 1, seed=seed)
-        # float32, because TensorFlow reshapes int32 in host memory.
+        # Viewed as float32, because TensorFlow reshapes int32 in host memory.
         bits = ops.view(ops.view(pairs, "float32"), "int16")
         bits = ops.reshape(bits, (*rows, 2 * num_pairs))[..., :last]
         is_kept = ops.cast(bits >= num_dropped - 2**15, inputs.dtype)
@@ -138,7 +138,7 @@ def states_at(hidden_BTD: Tensor, positions_BP: Tensor):
 
 
 def last_positions(input_mask_BT: Tensor):
-    """Returns the position of the last token, int32 [B, 1]; 0 for a row of padding."""
+    """Returns the position of the last token (int32 [B, 1]), or 0 for a row of padding."""
     positions_T = ops.arange(ops.shape(input_mask_BT)[1], dtype="int32")
     is_real_BT = ops.cast(ops.cast(input_mask_BT, "bool"), "int32")
     return ops.max(is_real_BT * positions_T, axis=1, keepdims=True)

@@ -10,8 +10,8 @@ from bert_keras.config import DenseModule, EmbeddingConfig
 from bert_keras.layers import Tensor
 from bert_keras.layers.primitives import BertLayer, activate, states_at
 
-_LEAST_COUNT = 1e-9  # of the tokens of a mean, as in sentence-transformers
-_LEAST_NORM = 1e-12  # as in torch.nn.functional.normalize
+_LEAST_COUNT = 1e-9  # divisor of the mean of no tokens, as in sentence-transformers
+_LEAST_NORM = 1e-12  # divisor of shorter vectors, as in torch.nn.functional.normalize
 
 
 @keras.saving.register_keras_serializable(package="bert_keras")
@@ -66,7 +66,7 @@ class SentenceHead(BertLayer):
 
 
 def pool(hidden_BTD: Tensor, input_mask_BT: Tensor, *, modes: Sequence[str]):
-    """Returns the vectors [B, len(modes) x D] of some modes of `EmbeddingConfig.pooling`."""
+    """Pools hidden states to vectors [B, len(modes) x D]; `modes` are names in TEXT_POOLINGS."""
     is_real_BT = ops.cast(input_mask_BT, "bool")
     weights_BT = ops.cast(is_real_BT, hidden_BTD.dtype)
     has_tokens_B1 = ops.any(is_real_BT, axis=1, keepdims=True)

@@ -36,8 +36,8 @@ class Distiller(GlobalBatchModel):
     plus `alpha_cosine` x the mean over all tokens except padding of 1 - the cosine between the last
     hidden states of both models. The divergence of class logits is the KL divergence at
     `temperature`, multiplied by `temperature` squared. For independent labels it is the mean of
-    this divergence over the labels, and for numbers it is the loss itself. The logs contain each
-    part: `masked_lm_loss`, `masked_lm_soft_loss`, `cosine_loss`, or `labels_loss` and `soft_loss`
+    this divergence over the labels, and for numbers it is the loss itself. The logs contain every
+    term: `masked_lm_loss`, `masked_lm_soft_loss`, `cosine_loss`, or `labels_loss` and `soft_loss`
     for a model with one output.
 
     Args:
@@ -68,7 +68,7 @@ class Distiller(GlobalBatchModel):
     ):
         # Public weight names omit the model's name, so the student and the Distiller share them.
         super().__init__(name=student.name, dtype=student.dtype_policy)
-        heads = [*student.kind.heads]
+        heads = list(student.kind.heads)
         names = ["vocab_size"] if "masked_lm" in heads else []
         names += ["hidden_size"] if alpha_cosine > 0 else []
         sizes: dict[str, list] = {
@@ -88,7 +88,7 @@ class Distiller(GlobalBatchModel):
 
     @property
     def non_trainable_variables(self):
-        """The student's and, with JAX, the teacher's variables, which would become constants."""
+        """The student's variables and, with JAX, the teacher's, so that these are not constants."""
         ours, is_jax = super().non_trainable_variables, keras.config.backend() == "jax"
         return [*ours, *self.teacher.variables] if is_jax else ours
 
@@ -101,46 +101,47 @@ class Distiller(GlobalBatchModel):
         if not isinstance(loss_weights, dict):
             loss_weights = dict.fromkeys(losses, 1.0 if loss_weights is None else loss_weights)
         terms, factors, self.__dict__["_distances"] = {}, {}, {}
-        for name, each in losses.items():
-            self._distances[name] = self._distance(each)
-            loss, soft, factor = global_loss(each), self._soft(name), loss_weights.get(name, 1.0)
-            terms |= {name: loss, soft: _ComputedLoss(loss)}
-            factors |= {name: self.alpha_labels * factor, soft: self.alpha_soft * factor}
+        for name, label_loss in losses.items():
+            self._distances[name] = self._make_distance(label_loss)
+            term, soft_name = global_loss(label_loss), self._soft_name(name)
+            terms |= {name: term, soft_name: _ComputedLoss(term)}
+            factor = loss_weights.get(name, 1.0)
+            factors |= {name: self.alpha_labels * factor, soft_name: self.alpha_soft * factor}
         if self.alpha_cosine:
             terms[COSINE], factors[COSINE] = _ComputedLoss(), self.alpha_cosine
         super().compile(optimizer, terms, factors, **kwargs)
 
-    def _soft(self, name: str) -> str:
+    def _soft_name(self, name: str) -> str:
         return f"{name}_{SOFT}" if self._has_names else SOFT
 
-    def _distance(self, loss):
-        """Returns a function of the teacher's and the student's output: their divergence."""
-        kind = loss.loss if isinstance(loss, GlobalMean) else loss
-        if isinstance(kind, CLASS_LOSSES):
+    def _make_distance(self, loss):
+        """Returns a function that computes the divergence of a teacher's and a student's output."""
+        loss = loss.loss if isinstance(loss, GlobalMean) else loss
+        if isinstance(loss, CLASS_LOSSES):
             return lambda *outputs: soft_divergence(*outputs, temperature=self.temperature)
-        if isinstance(kind, keras.losses.BinaryCrossentropy):
+        if isinstance(loss, keras.losses.BinaryCrossentropy):
 
             def distance(*outputs):
-                # The logit of a sigmoid and 0 are the logits of an equal softmax of two classes.
+                # A sigmoid equals the softmax of two classes with its logit and the logit 0.
                 pairs = (ops.stack([each, ops.zeros_like(each)], axis=-1) for each in outputs)
                 return ops.mean(soft_divergence(*pairs, temperature=self.temperature), axis=-1)
 
             return distance
-        if isinstance(kind, keras.losses.MeanSquaredError):
-            return kind.call
-        raise InputError(f"the loss is {kind!r}, which has no divergence from a teacher")
+        if isinstance(loss, keras.losses.MeanSquaredError):
+            return loss.call
+        raise InputError(f"the loss is {loss!r}, for which no divergence from a teacher is known")
 
     def call(self, inputs: dict, training: bool = False):
-        """Returns the outputs of the student and, of each element, its divergence."""
-        students, states = self._named_outputs(self.student, inputs, training=training)
-        teachers, teachers_states = keras.tree.map_structure(
+        """Returns the student's outputs, and the divergence of each of their elements."""
+        students, student_states = self._named_outputs(self.student, inputs, training=training)
+        teachers, teacher_states = keras.tree.map_structure(
             ops.stop_gradient, self._named_outputs(self.teacher, inputs, training=False)
         )
         outputs = dict(students)
         for name, distance in self._distances.items():
-            outputs[self._soft(name)] = distance(teachers[name], students[name])
+            outputs[self._soft_name(name)] = distance(teachers[name], students[name])
         if self.alpha_cosine:
-            outputs[COSINE] = cosine_distance(teachers_states, states)
+            outputs[COSINE] = cosine_distance(teacher_states, student_states)
         return outputs
 
     def _named_outputs(self, model, inputs, *, training):
@@ -156,7 +157,7 @@ class Distiller(GlobalBatchModel):
     def train_step(self, *arguments):
         *state, data = arguments
         x, y, weight = keras.utils.unpack_x_y_sample_weight(data)
-        return super().train_step(*state, (x, *self._expanded(x, y, weight)))
+        return super().train_step(*state, (x, *self._expand(x, y, weight)))
 
     def compute_loss(
         self,
@@ -166,39 +167,39 @@ class Distiller(GlobalBatchModel):
         sample_weight: Tensor = None,
         training: bool = True,
     ):
-        y, sample_weight = self._expanded(x, y, sample_weight)
+        y, sample_weight = self._expand(x, y, sample_weight)
         return super().compute_loss(x, y, y_pred, sample_weight, training)
 
     def compute_metrics(self, x: Any, y: Any, y_pred: Tensor, sample_weight: Tensor = None):
-        return super().compute_metrics(x, *map(self._of_student, (y, y_pred, sample_weight)))
+        return super().compute_metrics(x, *map(self._student_part, (y, y_pred, sample_weight)))
 
-    def _expanded(self, x, y, weight):
-        """Returns targets and weights for every part of the loss; the mask for the cosine."""
-        if isinstance(y, dict) and {*map(self._soft, self._distances)} <= y.keys():
+    def _expand(self, x, y, weight):
+        """Returns targets and weights of every term; the cosine's are the input mask."""
+        if isinstance(y, dict) and set(map(self._soft_name, self._distances)) <= y.keys():
             return y, weight
-        y, weight = map(self._named, (y, weight))
+        y, weight = map(self._by_name, (y, weight))
         for name in self._distances:
-            y[self._soft(name)], weight[self._soft(name)] = y[name], weight[name]
+            y[self._soft_name(name)], weight[self._soft_name(name)] = y[name], weight[name]
         if self.alpha_cosine:
             y[COSINE] = weight[COSINE] = named_inputs(x)["input_mask"]
         return y, weight
 
-    def _named(self, structure) -> dict:
+    def _by_name(self, structure) -> dict:
         is_dict = isinstance(structure, dict)
         return {name: structure[name] if is_dict else structure for name in self._distances}
 
-    def _of_student(self, structure):
+    def _student_part(self, structure):
         """Returns the student's part of targets, outputs or weights, in the student's form."""
         if not isinstance(structure, dict):
             return structure
-        named = self._named(structure)
+        named = self._by_name(structure)
         if all(each is None for each in named.values()):
             return None
         return named if self._has_names else named[LABELS]
 
 
 class _ComputedLoss(GlobalLoss):
-    """Takes the output of the model as the loss of each element; divides as the loss `like`."""
+    """Takes the model's outputs as the losses of elements, with the divisor of the loss `like`."""
 
     def __init__(self, like: GlobalLoss | None = None):
         super().__init__(reduction="mean_with_sample_weight" if like is None else like.reduction)

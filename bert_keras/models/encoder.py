@@ -1,6 +1,7 @@
 """The encoder; `bert_keras.layers` explains the letters of tensor shapes."""
 
 from collections.abc import Mapping
+from functools import partial
 from typing import Any, NamedTuple
 
 import keras
@@ -8,18 +9,12 @@ from keras import ops
 
 from bert_keras.config import BertConfig
 from bert_keras.kinds.encoder import Encoder
-from bert_keras.layers import attention
+from bert_keras.layers import attention, primitives
 from bert_keras.layers.bilstm import BiLSTM
 from bert_keras.layers.block import EncoderBlock, call_recomputed
 from bert_keras.layers.embeddings import BertEmbeddings, SharedEmbeddings
 from bert_keras.layers.heads import Pooler, mean_state
-from bert_keras.layers.primitives import (
-    IS_JAX,
-    LayerNorm,
-    activation_function,
-    last_positions,
-    states_at,
-)
+from bert_keras.layers.primitives import IS_JAX, activation_function
 from bert_keras.models.pretrained import Pretrained, check_inputs, named_inputs
 
 if IS_JAX:
@@ -35,7 +30,7 @@ class EncoderStates(NamedTuple):
     attentions: tuple  # num_layers tensors [B, N, T, T] of probabilities; each row sums to 1
     # [B, T, D]: the last hidden state, or the output of the BiLSTM if the encoder has one.
     sequence_output: object
-    pooled_output: object  # [B, D]; None without a pooler
+    pooled_output: object  # [B, D], or None if the encoder has no pooler
 
 
 @keras.saving.register_keras_serializable(package="bert_keras")
@@ -46,12 +41,12 @@ class BertEncoder(Pretrained):
     `pooling="mean"` the mean of all hidden states. If the attribute `gradient_checkpointing` is
     True, training keeps only the inputs of each block in memory and computes the block again for
     the gradient. This saves memory and takes a third more time. If the attribute `skips_padding` is
-    True, predictions compute only the tokens, as in exported models, and the states of padding have
-    no meaning.
+    True, predictions compute only the tokens, as in exported models, and the states at padding are
+    meaningless.
 
     Args:
         config: The hyperparameters.
-        embeddings: The embeddings of another encoder; by default the encoder has its own.
+        embeddings: The shared embeddings of another encoder; by default the encoder has its own.
         name: The name of the Keras model.
 
     Call arguments:
@@ -94,7 +89,7 @@ class BertEncoder(Pretrained):
         self.final_norm: Any = None
         if config.is_pre_norm:
             options = {"epsilon": epsilon, "center": config.has_biases, "dtype": dtype}
-            self.final_norm = LayerNorm(**options, name="final_norm")
+            self.final_norm = primitives.LayerNorm(**options, name="final_norm")
         self.bilstm: Any = None
         if config.num_lstm_layers:
             self.bilstm = BiLSTM(
@@ -156,8 +151,8 @@ class BertEncoder(Pretrained):
     def states(self, inputs: dict, training: bool = False) -> EncoderStates:
         """Returns the hidden states and the attention probabilities of every layer.
 
-        Blocks with local attention compute all T x T probabilities here, which are 0 outside of the
-        window. A call of the encoder computes only the window; the hidden states are equal.
+        Here, blocks with local attention compute all T x T probabilities, which are 0 outside of
+        the window. A call of the encoder computes only the window, with the same hidden states.
         """
         check_inputs(inputs, self.config)
         inputs = named_inputs(inputs)
@@ -179,26 +174,26 @@ class BertEncoder(Pretrained):
             block = self.blocks[index % len(self.blocks)]
             pattern = patterns[self.config.is_local(index)]
             if training and self.gradient_checkpointing:
-                hidden_BTD, attention_BNTT = call_recomputed(block, hidden_BTD, pattern)
+                hidden_BTD, probabilities_BNTT = call_recomputed(block, hidden_BTD, pattern)
             else:
-                hidden_BTD, attention_BNTT = block(hidden_BTD, pattern, training=training)
+                hidden_BTD, probabilities_BNTT = block(hidden_BTD, pattern, training=training)
             hidden_states.append(hidden_BTD)
-            attentions.append(attention_BNTT)
+            attentions.append(probabilities_BNTT)
         if self.final_norm is not None:
             hidden_BTD = hidden_states[-1] = self.final_norm(hidden_BTD)
         if tokens is not None:
-            hidden_BTD = ops.reshape(ops.take(hidden_BTD, tokens.numbers, axis=0), shape)
+            hidden_BTD = ops.reshape(ops.take(hidden_BTD, tokens.token_index, axis=0), shape)
         if self.bilstm is not None:
             is_real_BT = ops.cast(inputs["input_mask"], "bool")
             hidden_BTD = self.bilstm(hidden_BTD, is_real_BT, training=training)
-        pooled_BD = None if self.pooler is None else self._pooled(hidden_BTD, inputs["input_mask"])
+        pooled_BD = None if self.pooler is None else self._pool(hidden_BTD, inputs["input_mask"])
         return EncoderStates(tuple(hidden_states), tuple(attentions), hidden_BTD, pooled_BD)
 
-    def _pooled(self, hidden_BTD, input_mask_BT):
+    def _pool(self, hidden_BTD, input_mask_BT):
         if self.config.pooling == "mean":
             state_BD = mean_state(hidden_BTD, input_mask_BT)
         elif self.config.is_causal:  # only the last token attends to the whole row
-            state_BD = states_at(hidden_BTD, last_positions(input_mask_BT))
+            state_BD = primitives.states_at(hidden_BTD, primitives.last_positions(input_mask_BT))
         else:
             state_BD = hidden_BTD[:, 0]
         return self.pooler(state_BD)
@@ -208,12 +203,12 @@ class BertEncoder(Pretrained):
     ) -> dict[bool, attention.AttentionPattern]:
         """Returns the patterns of blocks with global (key False) and local (True) attention.
 
-        With `has_probabilities`, all algorithms return the probabilities of all pairs of tokens.
+        With `has_probabilities`, the blocks return the probabilities of all pairs of tokens.
         """
         config, dtype, window = self.config, self.compute_dtype, self.config.local_window
         mask, length = inputs["input_mask"], ops.shape(inputs["input_ids"])[1]
-        is_packed, tokens = "sequence_ids" in inputs, None
-        if is_packed:
+        tokens = None
+        if is_packed := "sequence_ids" in inputs:
             bias = attention.packed_bias(inputs["sequence_ids"], dtype=dtype)
         else:
             bias = attention.padding_bias(mask, dtype=dtype)
@@ -223,13 +218,14 @@ class BertEncoder(Pretrained):
             bias = bias + attention.causal_bias(length, dtype=dtype)
         rotation, local_rotation = self._rotations(inputs, length)
         pattern = attention.FullPattern(bias, rotation, tokens)
-        if window and (has_probabilities or not attention.pays_in_blocks(length, window=window)):
+        has_blocks = not has_probabilities and attention.blocks_are_cheaper(length, window=window)
+        if window and not has_blocks:
             bias = bias + attention.window_bias(length, window=window, dtype=dtype)
             return {False: pattern, True: attention.FullPattern(bias, local_rotation, tokens)}
         if window:
             options = {"is_packed": is_packed, "is_causal": config.is_causal, "dtype": dtype}
-            values = inputs["sequence_ids"] if is_packed else mask
-            bias = attention.block_bias(values, window=window, **options)
+            ids = inputs["sequence_ids"] if is_packed else mask
+            bias = attention.block_bias(ids, window=window, **options)
             return {False: pattern, True: attention.BlockPattern(bias, local_rotation, tokens)}
         can_use_kernel = IS_JAX and training and not (has_probabilities or config.is_causal)
         if can_use_kernel and not is_packed:
@@ -239,17 +235,17 @@ class BertEncoder(Pretrained):
         return {False: pattern}
 
     def _rotations(self, inputs: dict, length) -> tuple:
-        """Returns the rotations of global and of local attention; None without them."""
+        """Returns the rotations of global and local attention, or (None, None) without them."""
         config, positions = self.config, inputs.get("position_ids")
         if not config.is_rotary:
             return None, None
         positions = ops.arange(length) if positions is None else positions
         head_size = config.hidden_size // config.num_heads
-        first = attention.rotation(positions, head_size=head_size, base=config.rotary_base)
+        rotate_by = partial(attention.compute_rotation, positions, head_size=head_size)
+        rotation = rotate_by(base=config.rotary_base)
         if not config.local_window or config.local_rotary_base in (0, config.rotary_base):
-            return first, first
-        base = config.local_rotary_base
-        return first, attention.rotation(positions, head_size=head_size, base=base)
+            return rotation, rotation
+        return rotation, rotate_by(base=config.local_rotary_base)
 
     def call(self, inputs: dict, training: bool = False):
         patterns = self._patterns(inputs, has_probabilities=False, training=training)

@@ -1,4 +1,4 @@
-"""The feature-based tagger (Devlin et al. 2018, section 5.3): a BiLSTM on a frozen encoder."""
+"""The feature-based tagger (Devlin et al. 2018, section 5.3): a BiLSTM over a frozen encoder."""
 
 import dataclasses
 from typing import Any
@@ -100,7 +100,7 @@ class BertFeatureTagger(TaskModel):
         layers: The choice of layers, a key of `LAYER_CHOICES`, such as "concat-last-four".
         lstm_units: The units of each direction of the BiLSTM. The paper's "768-dimensional" may
             mean 768 or 384.
-        dropout_rate: Dropout of the tagger; None takes `config.hidden_dropout_rate`.
+        dropout_rate: Dropout of the tagger; by default `config.hidden_dropout_rate`.
         name: The name of the Keras model.
 
     Call arguments:

@@ -11,8 +11,8 @@ from bert_keras.layers.embeddings import BertEmbeddings
 from bert_keras.models.encoder import BertEncoder
 
 LARGEST_SCORE = 11.0  # attention score of the token to which a head attends, before the softmax
-WAVELENGTH_RATIO = 100.0  # of the longest to the shortest wavelength of the positions
-OUTPUT_SCALE = 0.2  # of the last kernel of each attention and feed-forward network
+WAVELENGTH_RATIO = 100.0  # the longest wavelength of the positions divided by the shortest
+OUTPUT_SCALE = 0.2  # a factor of the last kernel of each attention and feed-forward network
 
 
 def check_local_attention(config: BertConfig) -> None:

@@ -12,7 +12,7 @@ from bert_keras.files import StrPath
 from bert_keras.kinds.known import KINDS
 from bert_keras.models.pretrained import Pretrained
 
-# By the name of the class in checkpoints
+# Name of a model class in checkpoints -> the class
 MODELS: dict[str, type[Pretrained]] = {
     name: getattr(import_module(kind.module), name) for name, kind in KINDS.items()
 }
@@ -50,12 +50,12 @@ def from_keras_hub(model: keras.Model, *, preprocessor: Any = None) -> Pretraine
     Args:
         model: A backbone, text classifier or masked-LM model of BERT, RoBERTa, ALBERT or
             DistilBERT, such as a `keras_hub.models.BertTextClassifier`.
-        preprocessor: A preprocessor or tokenizer of keras_hub; None takes that of a task model. A
-            backbone has none.
+        preprocessor: A preprocessor or tokenizer of keras_hub; by default the preprocessor of a
+            task model, and none for a backbone.
 
     Returns:
         A `BertEncoder`, `BertClassifier` or `BertMaskedLM` with the weights, the tokenizer and the
-        maximum length. The classifier returns logits, even if keras_hub's has an activation.
+        maximum length. The classifier returns logits, even if the one of keras_hub does not.
 
     Example:
 

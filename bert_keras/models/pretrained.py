@@ -30,7 +30,7 @@ if TYPE_CHECKING:
     from bert_keras.checkpoints.pretrained import LoadReport
     from bert_keras.text.tokenizer import TextTokenizer
 
-_METADATA = "metadata.json"  # in a .keras file
+_METADATA = "metadata.json"  # name of a file in a .keras file
 
 
 class ConfiguredModel(keras.Model):
@@ -40,7 +40,7 @@ class ConfiguredModel(keras.Model):
     arguments: tuple[str, ...] = ()  # constructor arguments that are also attributes
 
     def __new__(cls, *args, **kwargs):
-        for config in args[:1] or [kwargs[name] for name in {"config"} & {*kwargs}]:
+        for config in args[:1] or [kwargs[name] for name in kwargs if name == "config"]:
             if not isinstance(config, BertConfig):
                 raise InputError(
                     f"config is {quoted(config)}; expected a BertConfig; "
@@ -49,7 +49,7 @@ class ConfiguredModel(keras.Model):
         return super().__new__(cls, *args, **kwargs)
 
     def get_config(self):
-        """Returns the configuration; raises InputError for what Keras could not build again."""
+        """Returns the configuration; raises InputError if Keras could not rebuild the model."""
         is_quantized = any(weight.path.endswith("/kernel_scale") for weight in self.weights)
         embeddings = getattr(getattr(self, "encoder", self), "embeddings", None)
         if is_quantized or isinstance(embeddings, SharedEmbeddings):
@@ -71,28 +71,29 @@ class ConfiguredModel(keras.Model):
         frozen = arguments.pop("frozen", None)
         model = cls(BertConfig(**arguments.pop("config")), **arguments)
         if frozen is not None:
-            if frozen and not model.built:  # layers that are built later would be trained
+            if frozen and not model.built:  # layers that are built later would be trainable
                 model.build()
             for path, layer in _layers(model):
                 layer.trainable = path not in frozen
         return model
 
 
-_ALIASES = {"attention_mask": "input_mask", "token_type_ids": "segment_ids"}  # of transformers
+_ALIASES = {"attention_mask": "input_mask", "token_type_ids": "segment_ids"}  # transformers' names
 _TOKEN_FEATURES = {*SEQUENCE_FEATURES, *PACKING_FEATURES, *_ALIASES}  # one value for each token
 
 
 def check_inputs(inputs: Any, config: BertConfig) -> None:
-    """Raises InputError for inputs with other names or shapes, or NumPy arrays of unknown ids."""
+    """Raises InputError for wrong names or shapes, and for unknown ids in NumPy arrays."""
     named = inputs if isinstance(inputs, Mapping) else {}
     has_lists = any(isinstance(each, list) for each in named.values())
     is_unique = len({_ALIASES.get(name, name) for name in named}) == len(named)
     if "input_ids" not in named or has_lists or not is_unique:
         found = ", ".join(f"{name}: {type(each).__name__}" for name, each in named.items())
-        found = found or f"a {type(inputs).__name__}"
-        expected = "a dict of different arrays, as tokenizer(texts) returns"
-        raise InputError(f"the inputs are {found}; expected {expected}")
-    shapes = {}  # None is any size, () an unknown shape
+        raise InputError(
+            f"the inputs are {found or f'a {type(inputs).__name__}'}; expected a dict of different "
+            "arrays, as tokenizer(texts) returns"
+        )
+    shapes = {}  # None stands for any size, and () for an unknown shape
     for name, array in inputs.items():
         if name in _TOKEN_FEATURES:
             shape = getattr(array, "shape", ())
@@ -104,18 +105,17 @@ def check_inputs(inputs: Any, config: BertConfig) -> None:
         pairs = zip(shape, other, strict=False)
         is_equal = len(other) in (0, len(shape)) and all(a == b or None in (a, b) for a, b in pairs)
         if len(shape) < 2 or not is_equal:
-            found = f"the inputs have the shapes {shapes}"
-            raise InputError(f"{found}; expected the same two dimensions: texts, tokens")
+            raise InputError(f"the inputs have the shapes {shapes}; expected [texts, tokens]")
     length = shape[-1] if "position_ids" not in inputs and isinstance(shape[-1], int) else 0
     if length > config.max_positions:
-        found = f"a sequence has {length} tokens, more than {config.max_positions} positions"
-        raise InputError(f"{found}; reduce max_length")
+        limit = f"more than {config.max_positions} positions"
+        raise InputError(f"a sequence has {length} tokens, {limit}; reduce max_length")
     ids = inputs["input_ids"]
     if isinstance(ids, np.ndarray) and ids.size:
         least, most, end = ids.min(), ids.max(), config.vocab_size
         if ids.dtype.kind not in "iu" or not 0 <= least <= most < end:
-            found = f"input_ids are {ids.dtype} of {least} to {most}"
-            raise InputError(f"{found}; expected whole numbers of 0 to {end - 1}")
+            values = f"{ids.dtype} of {least} to {most}"
+            raise InputError(f"input_ids are {values}; expected integers of 0 to {end - 1}")
 
 
 def named_inputs(inputs: Mapping) -> dict:
@@ -148,7 +148,7 @@ class Pretrained(ConfiguredModel):
 
     @classmethod
     @suggest_keyword_names
-    def from_pretrained(  # noqa: PLR0913 - public; each argument is optional
+    def from_pretrained(  # noqa: PLR0913 - public; most arguments are optional
         cls,
         name_or_folder: StrPath,
         *,
@@ -173,16 +173,16 @@ class Pretrained(ConfiguredModel):
             num_labels: The same as a number for `labels`.
             max_length: The maximum number of tokens of a text or pair, with special tokens; by
                 default as the checkpoint says.
-            revision: A branch, tag or commit of the name of Hugging Face.
-            new: Parts to start with random weights, such as "classification". Those that the
-                checkpoint lacks are new in any case, and the load report notes it.
+            revision: A branch, tag or commit of a model on Hugging Face.
+            new: Parts to start with random weights, such as "classification". Parts that the
+                checkpoint lacks are always new, and the load report notes it.
             ignore: Names of tensors, configuration keys and tokenizer rules of the checkpoint to
-                ignore; error messages state them where this is possible.
+                ignore. Error messages state the name if something can be ignored.
             pad_vocabulary: Whether to append unused tokens if the embedding matrix has more rows
                 than the vocabulary has tokens.
             embedding: How a BertSentenceEncoder computes an embedding; by default as the checkpoint
                 says.
-            name: The name of the Keras model; by default that of its class.
+            name: The name of the Keras model; by default the name of its class.
             **config_changes: Fields of `BertConfig`, such as `hidden_dropout_rate=0.0`.
 
         Returns:
@@ -203,11 +203,11 @@ class Pretrained(ConfiguredModel):
         from bert_keras.checkpoints.pretrained import build_model, metadata_for, missing_parts
 
         check_count("max_length", max_length)
-        new, ignore = _names("new", new), _names("ignore", ignore)
+        new, ignore = _check_names("new", new), _check_names("ignore", ignore)
         if num_labels is not None and labels:
-            raise InputError("labels and num_labels are both given; give one of them")
+            raise InputError("labels and num_labels are both given; give only one of them")
         labels = labels if num_labels is None else num_labels
-        known = [*inspect.signature(cls.from_pretrained).parameters]
+        known = list(inspect.signature(cls.from_pretrained).parameters)
         known += [each.name for each in dataclasses.fields(BertConfig)]
         for each in config_changes:
             check_argument(each, known, function="from_pretrained")
@@ -215,21 +215,19 @@ class Pretrained(ConfiguredModel):
             raise InputError('expected embedding=EmbeddingConfig(pooling=("cls",)), not pooling')
         is_number = isinstance(labels, (int, np.integer))
         check_count("labels", labels if is_number else None)
-        labels = numbered_labels(int(labels)) if is_number else _names("labels", labels)
+        labels = numbered_labels(int(labels)) if is_number else _check_names("labels", labels)
         checkpoint = open_checkpoint(
             name_or_folder, revision=revision, ignore=ignore, pad_vocabulary=pad_vocabulary
         )
-        options = {"labels": labels, "new": new, "embedding": embedding}
+        options = {"labels": labels, "new_parts": new, "embedding": embedding}
         metadata = metadata_for(cls, checkpoint, config_changes=config_changes, **options)
         metadata = dataclasses.replace(metadata, max_length=max_length or metadata.max_length)
         missing = missing_parts(checkpoint, heads=cls.kind.heads, metadata=metadata)
         if unasked := [part for part in missing if part not in new]:
             note = f"the weights of {' and '.join(unasked)} are random: train the model before use"
             checkpoint = dataclasses.replace(checkpoint, notes=(*checkpoint.notes, note))
-        new = {*new, *missing}
-        model = build_model(
-            cls, checkpoint, metadata=metadata, source=name_or_folder, new=new, name=name
-        )
+        options = {"new_parts": {*new, *missing}, "name": name}
+        model = build_model(cls, checkpoint, metadata=metadata, source=name_or_folder, **options)
         report = model.load_report
         if report and (report.new or report.unused or report.notes):
             print(report)
@@ -253,7 +251,7 @@ class Pretrained(ConfiguredModel):
         """
         from bert_keras.checkpoints.pretrained import build_model
 
-        return build_model(cls, checkpoint, metadata=metadata, source=source, new=new)
+        return build_model(cls, checkpoint, metadata=metadata, source=source, new_parts=new)
 
     @classmethod
     def from_metadata(cls, metadata: ModelMetadata, **options: Any) -> Self:
@@ -277,10 +275,10 @@ class Pretrained(ConfiguredModel):
     ) -> ModelMetadata:
         """Returns the metadata with which the model is saved with a tokenizer and labels."""
         metadata = self.metadata or self.new_metadata()
-        if labels := _names("labels", labels):
+        if labels := _check_names("labels", labels):
             if len(labels) != len(metadata.labels):
-                found = f"labels has {counted(len(labels), 'name')}"
-                raise InputError(f"{found}; the head has {len(metadata.labels)}")
+                names = counted(len(labels), "name")
+                raise InputError(f"labels has {names}; the head has {len(metadata.labels)}")
             metadata = dataclasses.replace(metadata, labels=labels)
         if tokenizer is None:
             return metadata
@@ -303,7 +301,7 @@ class Pretrained(ConfiguredModel):
             path: The folder, which must not exist yet or be empty.
             format: "bert-keras", "google", "huggingface" or "sentence-transformers".
             tokenizer: The tokenizer to save; by default the tokenizer of the checkpoint.
-            labels: Names of the labels; by default those of the checkpoint.
+            labels: Names of the labels; by default the checkpoint's.
             overwrite: Whether to replace a folder that this method wrote as "bert-keras", after the
                 new one is complete.
         """
@@ -335,7 +333,7 @@ class Pretrained(ConfiguredModel):
             write_json(Path(dir_path, _METADATA), self.stored_metadata(self.tokenizer).to_dict())
 
     def load_assets(self, dir_path: str | None) -> None:
-        """Reads what `save_assets` wrote; files of earlier versions have nothing."""
+        """Reads the files of `save_assets`, which earlier versions did not write."""
         from bert_keras.text.fast_tokenizer import tokenizer_of, vocabulary_in
 
         if dir_path and (vocabulary := vocabulary_in(Path(dir_path))) is not None:
@@ -374,15 +372,15 @@ class Pretrained(ConfiguredModel):
 
 
 def _layers(layer: keras.Layer, path: str = ".") -> Iterator[tuple[str, keras.Layer]]:
-    """Yields a layer and the layers of trained models in it, each after its model, with paths."""
+    """Yields paths and layers: the layer itself, and recursively the layers of trainable models."""
     yield path, layer
     if isinstance(layer, keras.Model) and layer.trainable:
         for inner in layer.layers:
             yield from _layers(inner, f"{path}/{inner.name}")
 
 
-def _names(argument: str, names: Collection[str]) -> tuple[str, ...]:
-    # The order of labels gives their ids, which a set does not have.
+def _check_names(argument: str, names: Collection[str]) -> tuple[str, ...]:
+    # The order of the labels determines their ids, and a set has no order.
     refused = (str, Mapping, Set) if argument == "labels" else (str, Mapping)
     is_listed = isinstance(names, Iterable) and not isinstance(names, refused)
     if not is_listed or not all(isinstance(each, str) for each in names):

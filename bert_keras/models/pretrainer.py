@@ -8,7 +8,7 @@ from keras import ops
 
 from bert_keras.config import BertConfig
 from bert_keras.errors import InputError, quoted
-from bert_keras.kinds.masked_lm import MaskedLM, Pretraining, masked_tokens
+from bert_keras.kinds.masked_lm import MaskedLM, Pretraining, predict_tokens
 from bert_keras.layers.heads import ClassificationHead, MaskedLMHead
 from bert_keras.layers.primitives import states_at
 from bert_keras.models.task_models import TaskModel
@@ -40,17 +40,17 @@ class MaskedLMModel(TaskModel):
         return {"masked_lm": self.masked_lm(encoded["sequence_output"], positions, table)}
 
     def predict(self, x: Any, *args, **kwargs):
-        """Returns `tokens` and `probabilities` of each [MASK] in texts, other inputs as Keras."""
+        """Returns `tokens` and `probabilities` of each [MASK] in texts; else predicts as Keras."""
         if self.tokenizer is None or not is_text(x):
             return super().predict(x, *args, **kwargs)
         max_length, answers = self.stored_metadata(None).max_length, []
         (texts,), tokens = checked_columns(*columns_of(x)), self.tokenizer.vocabulary.tokens
         for text in texts:
             if "[MASK]" not in text:
-                raise InputError(f"{quoted(text)} has no [MASK], the word to predict")
+                raise InputError(f"{quoted(text)} has no [MASK] in place of a word to predict")
             inputs = encode_masked(self.tokenizer, [text], max_length=max_length)
             logits_PV = self(inputs, training=False)["masked_lm"][0]
-            answers.append(masked_tokens(np.asarray(ops.cast(logits_PV, "float32")), tokens))
+            answers.append(predict_tokens(np.asarray(ops.cast(logits_PV, "float32")), tokens))
         return answers
 
 
@@ -99,8 +99,8 @@ class BertPretrainer(MaskedLMModel):
 
     Call arguments:
         inputs: The arrays that `BertEncoder` takes, and `masked_lm_positions` int [B, P]. If
-            several sequences share a row, also `next_sentence_positions` int [B, S], where their
-            `[CLS]` are.
+            several sequences share a row, also `next_sentence_positions` int [B, S], the positions
+            of their `[CLS]`.
 
     Returns:
         A dict: `masked_lm`, logits [B, P, V], and `next_sentence`, logits [B, 2] or, if several

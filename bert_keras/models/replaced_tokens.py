@@ -53,9 +53,9 @@ class BertDiscriminator(TaskModel):
 class BertReplacedTokenPretrainer(TaskModel):
     """A generator that replaces masked tokens, and a discriminator that detects them.
 
-    The generator, a smaller BertMaskedLM, predicts the masked tokens, and a token that is drawn
-    from its predictions replaces each of them. The discriminator, a BertDiscriminator, predicts
-    which tokens are not the original tokens. Both share the tables and the LayerNorm of the
+    The generator, a smaller BertMaskedLM, predicts the masked tokens. Each of them is replaced by a
+    token drawn from its prediction. The discriminator, a BertDiscriminator, predicts which tokens
+    differ from the original tokens. Both share the tables and the LayerNorm of the
     embeddings. No gradient flows through the drawn tokens. Source: Clark et al. 2020 and its code.
 
     Args:
@@ -67,7 +67,7 @@ class BertReplacedTokenPretrainer(TaskModel):
     Call arguments:
         inputs: The arrays that `BertMaskedLM` takes; `masked_lm_ids` int [B, P], the original
             tokens at the masked positions; `masked_lm_weights` [B, P], 0 for an unused position;
-            and `sampling_draws` int32 [B, P], uniform below 2^24, which determine the drawn tokens.
+            and `sampling_draws` int32 [B, P], uniform below 2^24, which determine the new tokens.
 
     Returns:
         A dict: `masked_lm`, logits [B, P, V] of the generator, and `replaced_token` [B, T, 2]. Its
@@ -115,7 +115,7 @@ class BertReplacedTokenPretrainer(TaskModel):
 
     def call(self, inputs: dict, training: bool = False):
         logits_BPV = self.generator(inputs, training=training)["masked_lm"]
-        ids_BP = drawn_ids(logits_BPV, inputs["sampling_draws"])
+        ids_BP = draw_ids(logits_BPV, inputs["sampling_draws"])
         length = ops.shape(inputs["input_ids"])[1]
         is_used_BP = ops.cast(inputs["masked_lm_weights"] > 0, "int32")
         used_BPT = ops.one_hot(inputs["masked_lm_positions"], length, dtype="int32")
@@ -141,15 +141,15 @@ class BertReplacedTokenPretrainer(TaskModel):
 
 
 def generator_size(metadata: ModelMetadata) -> float:
-    """Returns the size of the generator in the metadata of a replaced-token model."""
+    """Returns the relative size of the generator from the metadata of a model."""
     return metadata.task["generator_size"]
 
 
 def generator_config(config: BertConfig, size: float) -> BertConfig:
     """Returns the configuration of a generator (Clark et al. 2020, section 3.2 and table 6).
 
-    It has as many layers and the same embeddings and head size as its discriminator, and the
-    fraction `size` of its attention heads, at least one, of its hidden size and intermediate size.
+    It has the number of layers, the embeddings and the head size of its discriminator. Its number
+    of attention heads (at least 1), its hidden size and its intermediate size are scaled by `size`.
     """
     num_heads = max(1, round(size * config.num_heads))
     hidden_size = config.hidden_size // config.num_heads * num_heads
@@ -164,15 +164,15 @@ def generator_config(config: BertConfig, size: float) -> BertConfig:
     )
 
 
-def drawn_ids(logits_BPV: Tensor, draws_BP: Tensor):
+def draw_ids(logits_BPV: Tensor, draws_BP: Tensor):
     """Draws one token for each position from the distribution softmax(logits).
 
-    It is the token at which the cumulative probability exceeds (draw + 1/2) / 2^24. So equal logits
-    and draws, uniform integers below 2^24, give equal tokens in every batch and on every device.
+    It is the token at which the cumulative probability exceeds (draw + 1/2) / 2^24. The draws are
+    uniform integers below 2^24. Equal logits and draws give equal tokens on every device.
     """
     probabilities_BPV = ops.softmax(ops.cast(ops.stop_gradient(logits_BPV), "float32"))
     cumulative_BPV = ops.cumsum(probabilities_BPV, axis=-1)
     limits_BP = (ops.cast(draws_BP, "float32") + 0.5) / 2.0**24
-    limits_BP1 = limits_BP[..., None] * cumulative_BPV[..., -1:]  # the sum is 1 but for rounding
+    limits_BP1 = limits_BP[..., None] * cumulative_BPV[..., -1:]  # the sum is 1 up to rounding
     ids_BP = ops.sum(ops.cast(cumulative_BPV <= limits_BP1, "int32"), axis=-1)
     return ops.minimum(ids_BP, logits_BPV.shape[-1] - 1)

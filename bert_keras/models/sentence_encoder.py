@@ -12,7 +12,7 @@ from tqdm import tqdm
 from bert_keras.config import BertConfig, EmbeddingConfig, ModelMetadata
 from bert_keras.data.encoded import longest_first_batches
 from bert_keras.data.record_file import SEQUENCE_FEATURES
-from bert_keras.distribution.forward import compiled
+from bert_keras.distribution.forward import compile_call
 from bert_keras.errors import InputError, check_count, suggest_keyword_names
 from bert_keras.kinds.embedder import Embedder
 from bert_keras.layers.sentence import SentenceHead
@@ -22,7 +22,7 @@ from bert_keras.text.columns import checked_columns
 
 _DEFAULT = EmbeddingConfig()
 CHUNK_SIZE = 8_192  # texts that `encode` tokenizes together and sorts by length
-NUM_SILENT = 1_000  # more texts show a progress bar
+NUM_SILENT = 1_000  # for more texts, `encode` shows a progress bar
 
 
 @keras.saving.register_keras_serializable(package="bert_keras")
@@ -106,21 +106,21 @@ class BertSentenceEncoder(TextInputs, TaskModel):
     ) -> np.ndarray:
         """Returns the embeddings of texts.
 
-        A text that exceeds the `max_length` of the metadata loses tokens at its end. Texts of
-        similar length share a batch.
+        A text with more tokens than the metadata's `max_length` is truncated. Texts of similar
+        length share a batch.
 
         Args:
             texts: N texts.
             prompt: A text to put before each text, such as "query: ".
             prompt_name: The name of a prompt in `embedding.prompts`. Without a prompt, the default
                 prompt of the model is used; `prompt=""` omits it.
-            batch_size: Texts of a batch.
+            batch_size: Texts per batch.
             dimensions: The number of values to keep of each embedding, for models that were trained
                 with a Matryoshka loss. If the model scales embeddings to length 1, the kept values
                 are scaled again.
 
         Returns:
-            Float32 [N, E], or [N, dimensions], in the order of `texts`.
+            Float32 [N, E] or [N, dimensions], in the order of `texts`.
         """
         preprocessor = self._text_kind().preprocessor
         (texts,) = checked_columns(texts)
@@ -150,7 +150,7 @@ class BertSentenceEncoder(TextInputs, TaskModel):
 
     @cached_property
     def _forward(self) -> Callable:
-        return compiled(partial(self, training=False), self, names=SEQUENCE_FEATURES)
+        return compile_call(partial(self, training=False), self, names=SEQUENCE_FEATURES)
 
     @classmethod
     def from_metadata(cls, metadata: ModelMetadata, **options):

@@ -26,9 +26,9 @@ class TaskModel(GlobalBatchModel, Pretrained):
     """The base class of models that consist of an encoder and heads.
 
     A subclass defines `call`, one attribute for each name in `kind.heads` and the other attributes
-    of `Pretrained`. Its constructor ends with `self.build()`. A subclass of a subclass adds layers
-    in `build`: it creates and builds them before `super().build()`. A pooler that no head reads is
-    not trained. `embeddings` belong to another encoder, which shares them with this one.
+    of `Pretrained`. Its constructor ends with `self.build()`. Its own subclasses add layers in
+    `build`: they create and build them before `super().build()`. A pooler that no head reads is not
+    trained. `embeddings` are shared with another encoder.
     """
 
     def __init__(self, config: BertConfig, *, embeddings: SharedEmbeddings | None = None, **kwargs):
@@ -68,7 +68,7 @@ class TaskModel(GlobalBatchModel, Pretrained):
 
 
 def flat_rows(inputs: dict) -> dict:
-    """Reshapes the arrays [B, C, T] of `inputs` to [B x C, T] for the encoder, drops the others."""
+    """Reshapes the arrays [B, C, T] of `inputs` to [B x C, T] for the encoder; drops others."""
     length = ops.shape(inputs["input_ids"])[2]
     arrays = {name: array for name, array in inputs.items() if len(array.shape) == 3}
     return {name: ops.reshape(array, (-1, length)) for name, array in arrays.items()}
@@ -83,7 +83,7 @@ class BertClassifier(TextInputs, TaskModel):
     Args:
         config: The hyperparameters of the encoder.
         num_labels: The number of labels.
-        dropout_rate: Dropout before the head; None takes `config.hidden_dropout_rate`.
+        dropout_rate: Dropout before the head; by default `config.hidden_dropout_rate`.
         name: The name of the Keras model.
 
     Call arguments:
@@ -146,11 +146,11 @@ class BertMultipleChoice(TextInputs, TaskModel):
 
     Args:
         config: The hyperparameters of the encoder.
-        dropout_rate: Dropout before the head; None takes `config.hidden_dropout_rate`.
+        dropout_rate: Dropout before the head; by default `config.hidden_dropout_rate`.
         name: The name of the Keras model.
 
-    `fit((contexts, choices_0, choices_1, ...), labels)` takes texts and the number of the right
-    choice of each.
+    `fit((contexts, choices_0, choices_1, ...), labels)` takes texts and, for each context, the
+    index of the right choice.
 
     Call arguments:
         inputs: A dict of `input_ids`, `input_mask` and `segment_ids`, int [B, C, T]: each of the C
@@ -201,12 +201,12 @@ class BertTokenClassifier(TextInputs, TaskModel):
 
     Source: Devlin et al. 2018, section 5.3.
 
-    `fit(texts, tags)` takes lists of words, or texts, and a list of tags for each, one a word.
+    `fit(texts, tags)` takes lists of words or texts, and lists with one tag for each word.
 
     Args:
         config: The hyperparameters of the encoder.
         num_labels: The number of labels.
-        dropout_rate: Dropout before the head; None takes `config.hidden_dropout_rate`.
+        dropout_rate: Dropout before the head; by default `config.hidden_dropout_rate`.
         name: The name of the Keras model.
 
     Call arguments:
@@ -254,8 +254,8 @@ class BertTokenClassifier(TextInputs, TaskModel):
 class BertQuestionAnswering(TextInputs, TaskModel):
     """Predicts the start and the end of an answer in a passage (Devlin et al. 2018, section 4.2).
 
-    `fit((questions, passages), answers)` takes texts of any length, and each answer as (first
-    character, text), as a dict in SQuAD's form, or None if there is none.
+    `fit((questions, passages), answers)` takes texts of any length. An answer is (first character,
+    text), a dict in SQuAD's form, or None if there is no answer.
 
     Args:
         config: The hyperparameters of the encoder.
@@ -290,7 +290,7 @@ class BertQuestionAnswering(TextInputs, TaskModel):
         logits = self.span(self.encoder(inputs, training=training)["sequence_output"])
         if keras.config.backend() != "jax":
             return logits
-        # Padding counts in the softmax over a row. With JAX, batches have more of it than the
-        # longest row needs, which is excluded.
+        # The softmax over a row counts padding. This excludes the padding that batches have with
+        # JAX in addition to what the longest row needs.
         is_padding_T = ops.logical_not(ops.any(inputs["input_mask"], axis=0))
         return {name: ops.where(is_padding_T, -1e9, each) for name, each in logits.items()}

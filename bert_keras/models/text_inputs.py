@@ -22,23 +22,13 @@ from bert_keras.errors import (
     suggest_keyword_names,
 )
 from bert_keras.kinds.kind import Kind
+from bert_keras.models import text_rows
 from bert_keras.models.pretrained import Pretrained, check_inputs
-from bert_keras.models.text_rows import (
-    as_list,
-    check_loss,
-    divided,
-    ordered_batches,
-    repeated_batches,
-    shuffled_batches,
-    some_columns,
-    text_rows,
-    weights_by_id,
-)
 from bert_keras.text.columns import columns_of, is_text
 from bert_keras.training.optimizer import BertAdamW, LinearWarmupDecay
 
 _BATCH_SIZE = FINE_TUNING["paper"]["batch_size"]
-_DEFAULT = "bert_adamw_of_fit"  # the optimizer that `fit` makes, with a schedule of its steps
+_FIT_OPTIMIZER = "bert_adamw_of_fit"  # name of the optimizer that `fit` sets without `compile`
 _NUMBER = (int, float, np.floating)
 
 
@@ -47,7 +37,7 @@ class TextInputs(Pretrained):
 
     @property
     def preprocessor(self) -> Preprocessor | None:
-        """Converts texts to inputs of the model; None without a tokenizer."""
+        """Converts texts to inputs of the model; None if the model has no tokenizer."""
         if self.tokenizer is None:
             return None
         return self.kind(self.stored_metadata(None), self.tokenizer).preprocessor
@@ -60,16 +50,17 @@ class TextInputs(Pretrained):
 
     @property
     def labels(self) -> tuple[str, ...]:
-        """The names of the labels, in the order of the logits; () for a model without labels."""
+        """The names of the labels in the order of the logits, or () for a model without labels."""
         return (self.metadata or self.new_metadata()).labels
 
     def compile(self, optimizer: Any = "rmsprop", loss: Any = None, *args, **kwargs):
-        """Configures the training as `keras.Model.compile`; warns of losses of probabilities."""
+        """Configures the training as Keras does; warns if a loss expects probabilities."""
         for each in keras.tree.flatten(loss):
             is_named = isinstance(each, str) and each.lower().endswith("crossentropy")
             if is_named or getattr(each, "from_logits", True) is False:
-                found = f"the loss {getattr(each, 'name', each)} expects probabilities"
-                warnings.warn(f"{found}; give a loss object with from_logits=True", stacklevel=2)
+                name = getattr(each, "name", each)
+                message = f"the loss {name} expects probabilities; pass one with from_logits=True"
+                warnings.warn(message, stacklevel=2)
         super().compile(optimizer, loss, *args, **kwargs)
 
     @suggest_keyword_names
@@ -99,38 +90,38 @@ class TextInputs(Pretrained):
         Without `compile`, this sets BertAdamW with warmup and decay, and the loss and the metric of
         the kind of labels, and prints them; a second call starts a new optimizer and schedule.
         Texts of similar length share a batch. Texts of more than `preprocessor.max_length` tokens
-        lose their ends, and a line on stderr counts them.
+        are truncated, and their number is printed to stderr.
 
         Args:
             x: N texts: a list, an array, a pandas column or a tensor of strings, or a tuple of such
                 columns for texts that belong together, such as (firsts, seconds). Or a
-                `tf.data.Dataset` of batches of texts and the numbers of their labels, or other
-                inputs of Keras, such as arrays that `preprocessor(texts)` returns.
+                `tf.data.Dataset` of batches of texts and their integer label ids, or other inputs
+                of Keras, such as arrays that `preprocessor(texts)` returns.
             y: The labels of N texts. BertClassifier: names, lists of names or numbers.
                 BertTokenClassifier: a list of tags for each text. BertQuestionAnswering: (first
-                character, answer), or None. BertMultipleChoice: the number of the right choice.
-            batch_size: Texts of a batch; by default 32.
+                character, answer), or None. BertMultipleChoice: the index of the right choice.
+            batch_size: Texts per batch; by default 32.
             epochs: The epoch at which the training ends; 0 trains nothing.
             verbose: 0 prints nothing, 1 a progress bar, 2 a line for each epoch.
             callbacks: Objects of `keras.callbacks`, such as `EarlyStopping(patience=1)`.
-            validation_split: The share of the texts of each label, at equal distances, to score
-                after each epoch instead of learning them, such as 0.1.
-            validation_data: What to score after each epoch: (texts, labels), (texts, labels,
+            validation_split: Fraction of the texts to hold out and score after each epoch, taken
+                evenly from each label, such as 0.1.
+            validation_data: The data to score after each epoch: (texts, labels), (texts, labels,
                 weights) or a `tf.data.Dataset`. With it, `validation_split` has no effect.
-            shuffle: Whether each epoch has another order.
-            class_weight: Weights of labels in the loss, by name or number; others weigh 1.
+            shuffle: Whether to shuffle the texts in each epoch.
+            class_weight: Weights of labels in the loss, by name or id; other labels have weight 1.
             sample_weight: The weights of the N texts in the loss.
             initial_epoch: The epoch at which the training starts, from 0.
-            steps_per_epoch: Batches of an epoch; by default all texts once.
+            steps_per_epoch: Batches per epoch; by default each text once.
             validation_steps: Batches to score; by default all.
-            validation_batch_size: Texts of a batch to score; by default `batch_size`.
-            validation_freq: Score after every so many epochs, or after the epochs of a list.
-            learning_rate: The largest rate, after a tenth of the steps; it then falls to 0. By
-                default 3e-5, or 1e-4 for hidden sizes under 768. Only without `compile`.
+            validation_batch_size: Texts per batch when scoring; by default `batch_size`.
+            validation_freq: Epochs between two scorings, or a list of the epochs to score.
+            learning_rate: The largest rate, reached after a tenth of the steps; it then falls to 0.
+                By default 3e-5, or 1e-4 for hidden sizes under 768. Only without `compile`.
 
         Returns:
             The `History` of Keras. Its `history` is a dict of the values of each epoch: `loss`,
-            metrics such as `accuracy` and, of the texts to score, `val_loss` and so on.
+            metrics such as `accuracy`, and `val_loss` and so on for the validation data.
         """
         check_count("epochs", epochs, least=0)
         check_count("batch_size", batch_size)
@@ -139,47 +130,50 @@ class TextInputs(Pretrained):
         check_count("validation_steps", validation_steps)
         _check_callbacks(callbacks)
         _check_rates(validation_split, learning_rate)
-        is_compiled_here = self.tokenizer is not None
+        is_compiled_by_fit = self.tokenizer is not None
         if self.compiled:
-            is_compiled_here = self.optimizer.name == _DEFAULT
-        if learning_rate is not None and not is_compiled_here:
+            is_compiled_by_fit = self.optimizer.name == _FIT_OPTIMIZER
+        if learning_rate is not None and not is_compiled_by_fit:
             raise InputError("learning_rate is for a model without compile; set the optimizer's")
         size = batch_size or _BATCH_SIZE
-        held_out_size = validation_batch_size or size
-        parts: list[Encoded] = []  # of which the cut texts are counted
+        validation_size = validation_batch_size or size
+        encoded_sets: list[Encoded] = []  # `say_cut` counts their truncated texts
 
-        # Reading the texts and labels may raise an error, so the model changes only after it.
+        # Reading texts and labels may raise an error, so the model is changed only afterwards.
         if is_text(x):
             kind = self._text_kind(y)
-            rows = text_rows(self, kind, x, y, sample_weight)
-            share = validation_split if validation_data is None else 0.0
-            labels = [""] * len(columns_of(x)[0]) if y is None else as_list(y)
-            learned, held_out = divided(rows, labels, share=share)
-            batches = (shuffled_batches if shuffle else repeated_batches)(rows, learned, size)
-            steps_per_epoch = steps_per_epoch or -(-len(learned) // size)
-            weights = weights_by_id(kind, class_weight)
+            rows = text_rows.encode_rows(self, kind, x, y, sample_weight)
+            fraction = validation_split if validation_data is None else 0.0
+            labels = [""] * len(columns_of(x)[0]) if y is None else text_rows.as_list(y)
+            train_indices, validation_indices = text_rows.hold_out(rows, labels, fraction=fraction)
+            make_batches = text_rows.shuffled_batches if shuffle else text_rows.repeated_batches
+            batches = make_batches(rows, train_indices, size)
+            steps_per_epoch = steps_per_epoch or -(-len(train_indices) // size)
+            weights = text_rows.weights_by_id(kind, class_weight)
             data = {"x": batches.for_fit(), "shuffle": False, "class_weight": weights}
-            if len(held_out):
-                validation_data = ordered_batches(rows, held_out, held_out_size).for_fit()
-            parts.append(rows)
+            if len(validation_indices):
+                batches = text_rows.ordered_batches(rows, validation_indices, validation_size)
+                validation_data = batches.for_fit()
+            encoded_sets.append(rows)
         else:
             kind = None if self.tokenizer is None else self._text_kind()
-            x, y = self._encoded(x, y)
+            x, y = self._encode_or_check(x, y)
             data = {"x": x, "y": y, "batch_size": batch_size, "shuffle": shuffle}
             data |= {"sample_weight": sample_weight, "class_weight": class_weight}
             data["validation_split"] = validation_split
         if validation_data is not None:
-            more, data["validation_data"] = self._validation(kind, validation_data, held_out_size)
-            parts += more
+            more, validation_data = self._encode_validation(kind, validation_data, validation_size)
+            data["validation_data"] = validation_data
+            encoded_sets += more
 
-        if kind is not None and is_compiled_here:
+        if kind is not None and is_compiled_by_fit:
             steps = (epochs - initial_epoch) * (steps_per_epoch or _num_batches(data["x"], size))
-            print_field("compiled", self._compile(kind, max(1, steps), learning_rate))
+            print_field("compiled", self._compile_default(kind, max(1, steps), learning_rate))
         if kind is not None:
             if is_text(x):
                 self._keep_metadata(kind, x)
-            say_cut(*parts, max_length=kind.metadata.max_length)
-        self._renew("train_function", data["x"])
+            say_cut(*encoded_sets, max_length=kind.metadata.max_length)
+        self._reset_if_rank_changed("train_function", data["x"])
         return super().fit(
             **data,
             epochs=epochs,
@@ -209,36 +203,37 @@ class TextInputs(Pretrained):
         Args:
             x: N texts, or other inputs, as for `fit`.
             y: The labels of the texts, as for `fit`.
-            batch_size: Texts of a batch; by default 32.
+            batch_size: Texts per batch; by default 32.
             verbose: 0 prints nothing, 1 a progress bar, 2 a line.
             sample_weight: The weights of the N texts in the loss.
             steps: Batches to score; by default all.
             callbacks: Objects of `keras.callbacks`.
             return_dict: Whether to return a dict instead of a list.
-            **kwargs: Arguments that Keras gives when `fit` calls this.
+            **kwargs: Arguments that Keras passes when `fit` calls this.
 
         Returns:
-            The loss, a float, or if there are metrics a list of the loss and their values, floats.
-            With `return_dict` a dict of the same by name, such as `loss` and `accuracy`.
+            The loss (float) or, if there are metrics, a list of the loss and the metrics (floats).
+            With `return_dict`, a dict of these values by name, such as `loss` and `accuracy`.
         """
         known = inspect.signature(self.evaluate).parameters
         for name in kwargs:
-            if not name.startswith("_"):  # Keras has such arguments
+            if not name.startswith("_"):  # `fit` of Keras passes `_use_cached_eval_dataset`
                 check_argument(name, known, function="evaluate")
         check_count("batch_size", batch_size)
         _check_callbacks(callbacks)
         if is_text(x):
-            kind = self._text_kind()  # lists of names do not change the kind of labels here
-            rows = text_rows(self, kind, x, y, sample_weight)
+            kind = self._text_kind()  # without y, because scoring does not change the model
+            rows = text_rows.encode_rows(self, kind, x, y, sample_weight)
             say_cut(rows, max_length=kind.metadata.max_length)
-            batches = ordered_batches(rows, np.arange(len(rows)), batch_size or _BATCH_SIZE)
+            size = batch_size or _BATCH_SIZE
+            batches = text_rows.ordered_batches(rows, np.arange(len(rows)), size)
             data = {"x": batches.for_fit()}
             if not self.compiled:
-                self._compile(kind, 1)
+                self._compile_default(kind, 1)
         else:
-            x, y = self._encoded(x, y)
+            x, y = self._encode_or_check(x, y)
             data = {"x": x, "y": y, "batch_size": batch_size, "sample_weight": sample_weight}
-        self._renew("test_function", data["x"])
+        self._reset_if_rank_changed("test_function", data["x"])
         options = {"steps": steps, "callbacks": callbacks, "return_dict": return_dict}
         return super().evaluate(**data, verbose=verbose, **options, **kwargs)
 
@@ -251,56 +246,56 @@ class TextInputs(Pretrained):
         steps: int | None = None,
         callbacks: Sequence[keras.callbacks.Callback] | None = None,
     ) -> Any:
-        """Returns what the server answers for texts, and for other inputs the outputs of the model.
+        """Returns answers for texts, as the REST API does, and raw outputs for other inputs.
 
         Args:
             x: N texts as for `fit`. For a `tf.data.Dataset` and other inputs, such as
                 `preprocessor(texts)`, the outputs are returned as `keras.Model.predict` does.
-            batch_size: Texts of a batch; by default 32.
+            batch_size: Texts per batch; by default 32.
             verbose: 0 prints nothing, 1 a progress bar, 2 a line.
             steps: Batches to predict; by default all.
             callbacks: Objects of `keras.callbacks`.
 
         Returns:
-            For N texts, a list of N dicts in their order. The numbers are Python's.
+            For N texts, a list of N dicts in their order, with Python ints and floats.
 
-            - BertClassifier: `label`, a string, which joins several labels with commas; `labels`,
-                all names, and `probabilities`, a list of a float for each. A regression has
-                `score`, a float.
-            - BertTokenClassifier: lists with a value for each entity: `entities` and `labels`,
-                strings; `starts` and `ends`, characters of the text, or of the words joined by
-                spaces, int; `scores`, floats.
-            - BertQuestionAnswering: `answer`, a string, empty if there is none; `start` and `end`,
-                characters of the passage, int, or -1; `score` and `no_answer_score`, sums of
-                logits, floats.
-            - BertMultipleChoice: `choice`, int, from 0; `probabilities`, a float for each choice.
+            - BertClassifier: `label` (str; commas separate several labels), `labels` (all names)
+                and `probabilities` (a float for each name). A regression has `score` (float).
+            - BertTokenClassifier: lists with a value for each entity: `entities` and `labels`
+                (str), `starts` and `ends` (int, characters of the text or of the words joined by
+                spaces), and `scores` (float).
+            - BertQuestionAnswering: `answer` (str, "" if there is none), `start` and `end` (int,
+                characters of the passage, or -1), `score` and `no_answer_score` (float, sums of
+                logits).
+            - BertMultipleChoice: `choice` (int, from 0), `probabilities` (a float for each choice).
 
-            BertSentenceEncoder returns embeddings, float32 [N, E], or [N, G, E] for G columns.
+            BertSentenceEncoder returns embeddings (float32 [N, E], or [N, G, E] for G columns).
         """
         check_count("batch_size", batch_size)
         _check_callbacks(callbacks)
         if not is_text(x):
-            x, _ = self._encoded(x)
-            self._renew("predict_function", x)
+            x, _ = self._encode_or_check(x)
+            self._reset_if_rank_changed("predict_function", x)
             return super().predict(x, batch_size, verbose, steps, callbacks)
         size = batch_size or _BATCH_SIZE
         end = None if steps is None else steps * size
-        kind, columns = self._text_kind(), tuple(column[:end] for column in some_columns(x))
+        kind = self._text_kind()
+        columns = tuple(column[:end] for column in text_rows.some_columns(x))
         rows = kind.encoded(columns)
         say_cut(rows, max_length=kind.metadata.max_length)
         batches = longest_first_batches(rows.lengths, batch_size=size)
         outputs: list[Any] = [None] * len(rows)
-        shown = {"add_progbar": verbose != 0, "verbose": verbose, "epochs": 1}
-        calls = keras.callbacks.CallbackList(callbacks, model=self, steps=len(batches), **shown)
-        calls.on_predict_begin()
-        for step, numbers_B in enumerate(batches):
-            calls.on_predict_batch_begin(step)
-            batch = self.predict_on_batch(rows.batch(numbers_B)[0])
+        options = {"add_progbar": verbose != 0, "verbose": verbose, "epochs": 1, "model": self}
+        callback_list = keras.callbacks.CallbackList(callbacks, steps=len(batches), **options)
+        callback_list.on_predict_begin()
+        for step, indices_B in enumerate(batches):
+            callback_list.on_predict_batch_begin(step)
+            batch = self.predict_on_batch(rows.batch(indices_B)[0])
             arrays = keras.tree.map_structure(lambda each: np.asarray(each, np.float32), batch)
-            for index, row in enumerate(numbers_B):
-                outputs[row] = keras.tree.map_structure(lambda each, i=index: each[i], arrays)
-            calls.on_predict_batch_end(step, {"outputs": batch})
-        calls.on_predict_end()
+            for place, index in enumerate(indices_B):
+                outputs[index] = keras.tree.map_structure(lambda each, i=place: each[i], arrays)
+            callback_list.on_predict_batch_end(step, {"outputs": batch})
+        callback_list.on_predict_end()
         return kind.answers(columns, rows, outputs)
 
     def train_on_batch(
@@ -313,9 +308,9 @@ class TextInputs(Pretrained):
     ):
         """Trains on one batch as `keras.Model.train_on_batch` does; see `fit` for texts."""
         kind = self._text_kind(y) if is_text(x) else None
-        inputs, y = self._encoded(x, y)
+        inputs, y = self._encode_or_check(x, y)
         if kind is not None:
-            class_weight = weights_by_id(kind, class_weight)
+            class_weight = text_rows.weights_by_id(kind, class_weight)
             self._keep_metadata(kind, x)
         return super().train_on_batch(inputs, y, sample_weight, class_weight, return_dict)
 
@@ -323,81 +318,81 @@ class TextInputs(Pretrained):
         self, x: Any, y: Any = None, sample_weight: Any = None, return_dict: bool = False
     ):
         """Scores one batch as `keras.Model.test_on_batch` does; see `fit` for texts."""
-        return super().test_on_batch(*self._encoded(x, y), sample_weight, return_dict)
+        return super().test_on_batch(*self._encode_or_check(x, y), sample_weight, return_dict)
 
     def predict_on_batch(self, x: Any):
         """Returns outputs as `keras.Model.predict_on_batch` does; see `fit` for texts."""
-        x, _ = self._encoded(x)
-        self._renew("predict_function", x)
+        x, _ = self._encode_or_check(x)
+        self._reset_if_rank_changed("predict_function", x)
         return super().predict_on_batch(x)
 
     def __call__(self, inputs, *args, **kwargs):
         if args and is_text(args[0]):
             raise InputError("pass pairs of texts as one tuple: model((firsts, seconds))")
-        return super().__call__(self._encoded(inputs)[0], *args, **kwargs)
+        return super().__call__(self._encode_or_check(inputs)[0], *args, **kwargs)
 
-    def _renew(self, function: str, x) -> None:
-        """Discards a compiled function of Keras whose latest inputs had another rank."""
+    def _reset_if_rank_changed(self, function: str, x) -> None:
+        """Discards a compiled function of Keras if its latest inputs had another rank."""
         first = next(iter(keras.tree.flatten(getattr(x, "element_spec", x))), None)
         shape = getattr(first, "shape", None)
-        rank = None if shape is None else len(shape)  # None: unknown to Keras, too
+        rank = None if shape is None else len(shape)  # None if Keras does not know it either
         ranks = self.__dict__.setdefault("_ranks", {})  # not tracked by Keras
         if ranks.setdefault(function, rank) != rank:
             setattr(self, function, None)
             ranks[function] = rank
 
     def _text_kind(self, labels: Any = None) -> Kind:
-        """Returns the kind of this model, which reads its texts and such labels."""
+        """Returns the kind of this model, or its variant for these labels if they are given."""
         if (preprocessor := self.preprocessor) is None:
             raise InputError(
                 f"this {type(self).__name__} has no tokenizer for texts; set "
                 "model.preprocessor = Preprocessor(tokenizer, max_length=128), or give input_ids"
             )
         kind = self.kind(self.stored_metadata(preprocessor.tokenizer), preprocessor.tokenizer)
-        return kind if labels is None else kind.for_labels(as_list(labels))
+        return kind if labels is None else kind.for_labels(text_rows.as_list(labels))
 
-    def _compile(self, kind: Kind, num_steps: int, rate: float | None = None) -> str:
-        """Compiles the model for the steps of a fit; returns a description of the optimizer."""
+    def _compile_default(self, kind: Kind, num_steps: int, rate: float | None = None) -> str:
+        """Compiles the model with the optimizer and loss of `fit`, and describes them."""
         default = FINE_TUNING[default_recipe(self.config.hidden_size)]["learning_rate"]
         rate = float(default if rate is None else rate)
         num_warmup = int(WARMUP_RATIO * num_steps)
         schedule = LinearWarmupDecay(rate, num_steps=num_steps, num_warmup_steps=num_warmup)
         arguments = kind.compile_arguments()
-        self.compile(BertAdamW(schedule, name=_DEFAULT), **arguments)
-        start = f"{rate:g},"
+        self.compile(BertAdamW(schedule, name=_FIT_OPTIMIZER), **arguments)
+        rates = f"{rate:g},"
         if num_warmup:
-            start = f"rising to {rate:g} over {counted(num_warmup, 'step')}, then"
+            rates = f"rising to {rate:g} over {counted(num_warmup, 'step')}, then"
         loss = keras.tree.flatten(arguments["loss"])[0].name
-        return f"BertAdamW, learning rate {start} falling to 0 at step {num_steps:,}; loss {loss}"
+        return f"BertAdamW, learning rate {rates} falling to 0 at step {num_steps:,}; loss {loss}"
 
     def _keep_metadata(self, kind: Kind, x) -> None:
-        """Stores the kind of the labels and forgets the names of the columns if `x` has others."""
+        """Stores the metadata of the labels; drops the column names if `x` has more or fewer."""
         metadata = kind.metadata
         if len(metadata.text_columns) not in (0, len(x) if isinstance(x, tuple) else 1):
             metadata = dataclasses.replace(metadata, text_columns=())
         if metadata != self.stored_metadata(self.tokenizer):
             self.metadata = metadata
 
-    def _validation(self, kind: Kind | None, data, size: int) -> tuple[list[Encoded], Any]:
-        """Returns the rows of texts to score, and the data for Keras."""
+    def _encode_validation(self, kind: Kind | None, data, size: int) -> tuple[list[Encoded], Any]:
+        """Returns the encoded texts, if any, and the validation data for Keras."""
         if not isinstance(data, (tuple, list, str)):
-            return [], self._encoded(data)[0]
+            return [], self._encode_or_check(data)[0]
         texts, labels, weights = keras.utils.unpack_x_y_sample_weight(data)
         if not is_text(texts):
-            self._encoded(texts)  # checks them
+            self._encode_or_check(texts)
             return [], data
-        rows = text_rows(self, kind or self._text_kind(), texts, labels, weights)
-        return [rows], ordered_batches(rows, np.arange(len(rows)), size).for_fit()
+        rows = text_rows.encode_rows(self, kind or self._text_kind(), texts, labels, weights)
+        return [rows], text_rows.ordered_batches(rows, np.arange(len(rows)), size).for_fit()
 
-    def _encoded(self, x, y=None):
-        """Returns the inputs of the model for texts and labels, or other data unchanged."""
+    def _encode_or_check(self, x, y=None):
+        """Encodes texts and labels; checks other data and returns them unchanged."""
         if hasattr(x, "element_spec"):
-            return self._encoded_dataset(x), y
+            return self._encode_dataset(x), y
         if is_text(x):
             kind = self._text_kind(y)
             if y is not None:
-                y = kind.targets(as_list(y))
-                check_loss(self, kind, y)
+                y = kind.targets(text_rows.as_list(y))
+                text_rows.check_loss(self, kind, y)
             return kind.preprocessor(x), y
         first = x[0] if isinstance(x, list) and x else x
         if isinstance(first, dict):
@@ -405,11 +400,12 @@ class TextInputs(Pretrained):
         is_table = hasattr(x, "columns")
         if is_table or isinstance(x, (int, list, set, zip, map, type(None), np.ndarray)):
             found = f"a {type(x).__name__}" if is_table else quoted(x)
-            expected = "a list of strings or a column: table['text']"
-            raise InputError(f"the texts are {found}; expected {expected}")
+            raise InputError(
+                f"the texts are {found}; expected a list of strings or a column: table['text']"
+            )
         return x, y
 
-    def _encoded_dataset(self, dataset):
+    def _encode_dataset(self, dataset):
         texts, labels, _ = keras.utils.unpack_x_y_sample_weight(dataset.element_spec)
         if not is_text(texts):
             if isinstance(texts, dict):
@@ -419,16 +415,16 @@ class TextInputs(Pretrained):
         if is_single or (labels is not None and is_text(labels)):
             raise InputError(
                 f"the data set yields {'single texts' if is_single else 'two texts'}; expected "
-                "batches of (texts, numbers of labels) or ((texts, text_pairs), numbers), as "
+                "batches of (texts, label_ids) or ((texts, text_pairs), label_ids), as "
                 "dataset.batch(32) yields"
             )
         preprocessor = self._text_kind().preprocessor
 
-        def encoded(*element):
+        def encode(*element):
             texts, labels, weights = keras.utils.unpack_x_y_sample_weight(element)
             return keras.utils.pack_x_y_sample_weight(preprocessor(texts), labels, weights)
 
-        return dataset.map(encoded)
+        return dataset.map(encode)
 
 
 def _check_callbacks(callbacks: Any) -> None:
@@ -437,17 +433,15 @@ def _check_callbacks(callbacks: Any) -> None:
             raise InputError(f"callbacks has {each!r}; expected objects of keras.callbacks")
 
 
-def _check_rates(share: Any, rate: Any) -> None:
-    is_share = isinstance(share, _NUMBER) and 0 <= share < 1
-    if not is_share or not (rate is None or (isinstance(rate, _NUMBER) and 0 < rate <= 1)):
-        raise InputError(
-            f"validation_split is {share!r}, learning_rate {rate!r}; expected a share from 0, less "
-            "than 1, and a rate above 0, up to 1"
-        )
+def _check_rates(fraction: Any, rate: Any) -> None:
+    if not isinstance(fraction, _NUMBER) or not 0 <= fraction < 1:
+        raise InputError(f"validation_split is {fraction!r}; expected at least 0, less than 1")
+    if rate is not None and not (isinstance(rate, _NUMBER) and 0 < rate <= 1):
+        raise InputError(f"learning_rate is {rate!r}; expected a number above 0, at most 1")
     warn_high_rate(float(rate or 0))
 
 
 def _num_batches(x, size: int) -> int:
-    """Returns the number of batches of arrays, or of a data set that knows it."""
+    """Returns the number of batches in arrays or in a data set of known length."""
     shape = getattr(keras.tree.flatten(x)[0], "shape", None)
     return len(x) if shape is None else -(-shape[0] // size)

@@ -18,9 +18,9 @@ class Findings(NamedTuple):
     """The tables and errors of an evaluation."""
 
     sections: list[Section]
-    columns: Sequence[str]  # of the table of errors
-    errors: Sequence[tuple[float, Sequence[Value]]]  # sort weight, a value for each of `columns`
-    order: str  # describes which errors come first
+    columns: Sequence[str]  # header of the table of errors
+    errors: Sequence[tuple[float, Sequence[Value]]]  # (severity, a value for each column)
+    order: str  # states which errors come first
 
 
 def evaluation_page(
@@ -33,13 +33,14 @@ def evaluation_page(
         findings: The tables and errors to show.
         num_examples: The number of examples that were scored.
         scores: The scores by name. Names with a space, such as "person f1", are left out.
+        path: The .html file to write.
     """
     errors = sorted(findings.errors, key=lambda error: -error[0])[:MAX_ERRORS]
     counts = f"{len(findings.errors):,} of {num_examples:,} predictions are wrong"
     listed = f", {len(errors)} of them are listed" if len(errors) < len(findings.errors) else ""
     table = Table(findings.columns, [cells for _, cells in errors])
     notes = [f"{counts}{listed}: {findings.order}."]
-    # Scores such as "person f1" are only in the table of types.
+    # Scores such as "person f1" are in the table of types.
     scores = {name: value for name, value in scores.items() if " " not in name}
     num_decimals = 4 if all(abs(value) <= 1 for value in scores.values()) else 2
     texts = (f"{v:,}" if isinstance(v, int) else f"{v:,.{num_decimals}f}" for v in scores.values())

@@ -11,7 +11,7 @@ from markupsafe import Markup
 
 from bert_keras.files import write_text
 
-Value: TypeAlias = str | float | None  # of a table cell; Markup is a str that is not escaped
+Value: TypeAlias = str | float | None  # content of a table cell; a Markup is not escaped
 
 
 class Table(NamedTuple):
@@ -72,11 +72,11 @@ def shown(value: Value) -> str:
     return f"{value:.4f}" if abs(value) <= 1 else f"{value:,.2f}"
 
 
-def mark(text: str, kind: str = "", *, note: str = "") -> Markup:
+def mark(text: str, color: str = "", *, note: str = "") -> Markup:
     """Returns a text with the background "good", "bad", "both" or "", and a note in small print."""
     small = Markup("<small>{}</small>").format(note) if note else ""
-    form = '<mark class="{kind}">{text}{small}</mark>' if kind else "{text}{small}"
-    return Markup(form).format(kind=kind, text=text, small=small)
+    form = '<mark class="{color}">{text}{small}</mark>' if color else "{text}{small}"
+    return Markup(form).format(color=color, text=text, small=small)
 
 
 def render(template: str, **values: object) -> str:

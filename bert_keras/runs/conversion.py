@@ -8,10 +8,10 @@ from typing import TypeAlias, cast
 
 import numpy as np
 
-from bert_keras.checkpoints.checkpoint import Checkpoint, TrainingState, part
+from bert_keras.checkpoints.checkpoint import Checkpoint, TrainingState, weight_part
 from bert_keras.checkpoints.formats import open_checkpoint, write_checkpoint
 from bert_keras.checkpoints.pretrained import LoadReport, build_model, checkpoint_of_model
-from bert_keras.checkpoints.tensors import StoredTensor, of_array
+from bert_keras.checkpoints.tensors import StoredTensor, lazy_array
 from bert_keras.errors import InputError, check_name, counted, listed, quoted, suggest_keyword_names
 from bert_keras.families import FAMILIES, family_of
 from bert_keras.files import refuse_existing
@@ -22,7 +22,7 @@ from bert_keras.text.tokenizer import MAX_WORD_CHARACTERS, google_words
 from bert_keras.text.vocab import Vocabulary, is_unused
 
 Tensors: TypeAlias = Mapping[str, StoredTensor]
-# Ends of the names of weights that have a row for each token.
+# Suffixes of the names of weights that have a row for each token.
 _VOCABULARY_WEIGHTS = ("embeddings/token", "masked_lm/decoder", "masked_lm/output_bias")
 
 
@@ -47,10 +47,10 @@ def convert(  # noqa: PLR0913 - public; each argument is optional
         destination: The folder to write, which must not exist yet or be empty.
         format: "bert-keras", "google", "huggingface" or "sentence-transformers".
         model: The model class to write if it is only a part of the model in `source`, such as the
-            BertEncoder of a BertPretrainer; None converts all.
+            BertEncoder of a BertPretrainer; None converts the whole model.
         num_layers: Converts a student with this number of layers; see `student_of`.
         new_tokens: Tokens to add to a WordPiece vocabulary, instead of its [unusedN] tokens and
-            then at its end. Their embeddings are the means of those of their former subtokens.
+            then at its end. A new token gets the mean of the embeddings of its former subtokens.
         ignore: Names of tensors, configuration keys and tokenizer rules to ignore. Error messages
             state the name where this is possible.
         pad_vocabulary: Whether to append unused tokens if the embedding matrix has more rows
@@ -75,14 +75,14 @@ def convert(  # noqa: PLR0913 - public; each argument is optional
     if num_layers is not None:
         checkpoint = student_of(checkpoint, num_layers=num_layers)
     if new_tokens:
-        checkpoint = extended(checkpoint, new_tokens)
+        checkpoint = extend_vocabulary(checkpoint, new_tokens)
     metadata = checkpoint.metadata
     check_name(metadata.model, MODELS, what="model")
     built = build_model(MODELS[metadata.model], checkpoint, metadata=metadata, source=source)
     report = cast(LoadReport, built.load_report)
     if (state := checkpoint.state) is not None:
-        names = {*report.loaded}
-        state = _of_weights(state, lambda all: {n: all[n] for n in all if n in names})
+        names = set(report.loaded)
+        state = _select_weights(state, lambda all: {n: all[n] for n in all if n in names})
     parts = {"metadata": metadata, "vocabulary": checkpoint.vocabulary, "state": state}
     written = checkpoint_of_model(built, **parts)
     notes = (*checkpoint.notes, *write_checkpoint(written, destination, format=format))
@@ -97,12 +97,12 @@ def convert(  # noqa: PLR0913 - public; each argument is optional
 def part_of(checkpoint: Checkpoint, model: str) -> Checkpoint:
     """Returns the part for `model`; the BertMaskedLM of replaced-token models is the generator."""
     check_name(model, KINDS, what="model")
-    source, parts = checkpoint.metadata, {*map(part, checkpoint.tensors)}
+    source, parts = checkpoint.metadata, set(map(weight_part, checkpoint.tensors))
     if (source.model, model) == ("BertReplacedTokenPretrainer", "BertMaskedLM"):
-        # The generator shares the embeddings but for their projection.
+        # The generator shares the embeddings, except for their projection.
         embeddings, generator = "encoder/embeddings/", "generator/"
 
-        def selected(tensors: Tensors) -> Tensors:
+        def select(tensors: Tensors) -> Tensors:
             return {
                 name.removeprefix(generator): tensor
                 for name, tensor in tensors.items()
@@ -115,17 +115,17 @@ def part_of(checkpoint: Checkpoint, model: str) -> Checkpoint:
         return dataclasses.replace(
             checkpoint,
             metadata=source.of_model(model, keeps_head=False, config=config),
-            tensors=selected(checkpoint.tensors),
-            state=None if state is None else _of_weights(state, selected),
+            tensors=select(checkpoint.tensors),
+            state=None if state is None else _select_weights(state, select),
         )
-    if absent := {*KINDS[model].heads} - parts:
-        found = f"the {source.model} has no weights of {', '.join(sorted(absent))}"
-        raise InputError(f"{found}, which a {model} needs; it has {', '.join(sorted(parts))}")
+    if absent := set(KINDS[model].heads) - parts:
+        lacking = f"the {source.model} has no weights of {', '.join(sorted(absent))}"
+        raise InputError(f"{lacking}, which a {model} needs; it has {', '.join(sorted(parts))}")
     kept = {"keeps_head": model == source.model, "text_columns": source.text_columns}
     return dataclasses.replace(checkpoint, metadata=source.of_model(model, **kept))
 
 
-def _of_weights(state: TrainingState, select: Callable[[Tensors], Tensors]) -> TrainingState:
+def _select_weights(state: TrainingState, select: Callable[[Tensors], Tensors]) -> TrainingState:
     return dataclasses.replace(
         state, momentums=select(state.momentums), velocities=select(state.velocities)
     )
@@ -155,7 +155,7 @@ def student_of(teacher: Checkpoint, *, num_layers: int) -> Checkpoint:
             for student, layer in enumerate(layers):
                 if layer == int(match[1]):
                     tensors[f"encoder/layer_{student}/{match[2]}"] = tensor
-        elif part(name) not in ("pooler", "next_sentence"):
+        elif weight_part(name) not in ("pooler", "next_sentence"):
             tensors[name] = tensor
     changes = {"num_layers": num_layers, "has_pooler": False}
     if family_of(config) is FAMILIES["bert"]:
@@ -163,7 +163,7 @@ def student_of(teacher: Checkpoint, *, num_layers: int) -> Checkpoint:
         notes.append("the student has no segment embeddings; that of segment 0 is added everywhere")
         segments = tensors.pop("encoder/embeddings/segment")
         positions = tensors["encoder/embeddings/position"]
-        tensors["encoder/embeddings/position"] = of_array(
+        tensors["encoder/embeddings/position"] = lazy_array(
             positions.shape, lambda: positions.read() + segments.read()[0]
         )
     model, config = metadata.model, dataclasses.replace(config, **changes)
@@ -173,7 +173,7 @@ def student_of(teacher: Checkpoint, *, num_layers: int) -> Checkpoint:
     return dataclasses.replace(teacher, **parts, state=None)
 
 
-def extended(checkpoint: Checkpoint, new_tokens: Sequence[str]) -> Checkpoint:
+def extend_vocabulary(checkpoint: Checkpoint, new_tokens: Sequence[str]) -> Checkpoint:
     """Adds tokens, words or "##" and ends of words, to a checkpoint's WordPiece vocabulary.
 
     A new token replaces the first free [unusedN] token or is appended. In every table with a row
@@ -207,7 +207,7 @@ def extended(checkpoint: Checkpoint, new_tokens: Sequence[str]) -> Checkpoint:
     tensors = dict(checkpoint.tensors)
     for name in tensors:
         if name.endswith(_VOCABULARY_WEIGHTS):
-            tensors[name] = _extended_table(tensors[name], subtokens, size=size)
+            tensors[name] = _extend_table(tensors[name], subtokens, size=size)
     config = dataclasses.replace(metadata.config, vocab_size=size)
     return dataclasses.replace(
         checkpoint,
@@ -232,17 +232,17 @@ def subtoken_ids(token: str, vocabulary: Vocabulary) -> list[int]:
     return ids
 
 
-def _extended_table(
+def _extend_table(
     table: StoredTensor, subtokens: Mapping[int, list[int]], *, size: int
 ) -> StoredTensor:
     """Returns a table of `size` rows, in which new rows are means of rows of the old table."""
     shape = (size, *table.shape[1:])
 
-    def extended() -> np.ndarray:
+    def read_extended() -> np.ndarray:
         old, new = table.read(), np.empty(shape, np.float32)
         new[: len(old)] = old
         for token_id, subtoken_ids in subtokens.items():
             new[token_id] = old[subtoken_ids].mean(axis=0)
         return new
 
-    return of_array(shape, extended)
+    return lazy_array(shape, read_extended)

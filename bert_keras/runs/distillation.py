@@ -42,7 +42,7 @@ class Distillation:
 
     @classmethod
     def of_task(cls, teacher: StrPath) -> "Distillation":
-        """Returns the settings of its fine-tuning (run_squad_w_distillation.py of its code)."""
+        """Returns the settings of DistilBERT's fine-tuning (run_squad_w_distillation.py)."""
         path = absolute_path(teacher)
         return cls(teacher=path, alpha_soft=0.5, alpha_labels=0.5, alpha_cosine=0.0)
 
@@ -92,7 +92,7 @@ def check_fit(needed: Mapping[str, tuple[Any, Any]], *, source: StrPath, remedy:
 def check_same_vocabulary(
     checkpoint: TextCheckpoint, expected: Vocabulary, *, source: StrPath
 ) -> None:
-    """Raises InputError, which names the first different line, for another vocabulary."""
+    """Raises InputError, with the first different line, if the vocabularies differ."""
     ours = checkpoint.vocabulary
     if ours == expected:
         return

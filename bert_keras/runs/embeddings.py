@@ -26,7 +26,7 @@ def write_embeddings(
     dimensions: int | None = None,
     prompt: str | None = None,
 ) -> tuple[int, int]:
-    """Writes the embedding of each line that is not blank; returns their number and their size E.
+    """Writes the embedding of each line that is not blank; returns how many, and their size E.
 
     The vectors are collected in OUTPUT.partial. If the run is stopped, the next call with the same
     arguments continues it, and `output` gets the same bytes: a `.npy` file of float32 [lines, E],
@@ -57,18 +57,17 @@ def write_embeddings(
         hashed.update(np.asarray(weight).tobytes())
     digest, chunk_bytes = hashed.digest(), CHUNK_TEXTS * 4 * size
     with files.resumed_folder(output) as (work, result):
-        with work.open("a+b") as file:  # the digest, and float32 vectors after it
+        with work.open("a+b") as file:  # contains the digest, then float32 vectors
             file.seek(0)
-            if len(found := file.read(len(digest))) < len(digest):
+            if len(written := file.read(len(digest))) < len(digest):
                 file.truncate(0)
                 file.write(digest)
-            elif found != digest:
-                other = "embeddings of other texts, another model or other options"
-                raise InputError(f"{work.parent} contains {other}; remove it")
+            elif written != digest:
+                raise InputError(f"{work.parent} contains vectors for other arguments; remove it")
             num_done = (file.seek(0, os.SEEK_END) - len(digest)) // chunk_bytes
             file.truncate(len(digest) + num_done * chunk_bytes)
             total = -(-num_texts // CHUNK_TEXTS)
-            chunks = tqdm(_chunks(texts), desc="embed", unit=" chunks", total=total)
+            chunks = tqdm(_read_chunks(texts), desc="embed", unit=" chunks", total=total)
             for chunk in itertools.islice(chunks, num_done, None):
                 vectors = encoder.encode(chunk, prompt=prompt_text, dimensions=dimensions)
                 file.write(vectors.astype("<f4").tobytes())
@@ -80,9 +79,9 @@ def write_embeddings(
 
             schema = pa.schema([("text", pa.string()), ("vector", pa.list_(pa.float32(), size))])
             with ParquetWriter(result, schema) as writer:
-                for number, chunk in enumerate(_chunks(texts)):
-                    numbers = vectors[number * CHUNK_TEXTS :][: len(chunk)].ravel()
-                    values = pa.FixedSizeListArray.from_arrays(pa.array(numbers), size)
+                for index, chunk in enumerate(_read_chunks(texts)):
+                    flat = vectors[index * CHUNK_TEXTS :][: len(chunk)].ravel()
+                    values = pa.FixedSizeListArray.from_arrays(pa.array(flat), size)
                     table = pa.Table.from_arrays([pa.array(chunk), values], schema=schema)
                     writer.write_table(table)
         else:
@@ -91,7 +90,7 @@ def write_embeddings(
     return num_texts, size
 
 
-def _chunks(texts: files.StrPath) -> Iterator[list[str]]:
+def _read_chunks(texts: files.StrPath) -> Iterator[list[str]]:
     lines = filter(str.strip, files.text_lines(texts))
     while chunk := list(itertools.islice(lines, CHUNK_TEXTS)):
         yield chunk

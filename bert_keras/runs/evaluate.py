@@ -4,7 +4,7 @@ import sys
 from collections.abc import Sequence
 from typing import Any
 
-from bert_keras.checkpoints.checkpoint import present
+from bert_keras.checkpoints.checkpoint import require_vocabulary
 from bert_keras.data.encoded import say_cut
 from bert_keras.downstream.batches import Predictor
 from bert_keras.downstream.catalog import ZERO_SHOT
@@ -66,16 +66,16 @@ def evaluate(
     if report is not None:
         check_output(report, suffix=".html")
     if task in ZERO_SHOT:
-        with_changes(changes=changes)  # InputError for any change: the task has no settings
+        with_changes(changes=changes)  # raises InputError for any change
         name, examples, findings = str(task), read_pairs(data), pair_findings
         loaded = model if isinstance(model, Pretrained) else load_model(model)
-        found = log_likelihoods(loaded, [text for pair in examples for text in pair.texts])
-        predicted = [good - bad for good, bad in zip(found[::2], found[1::2], strict=True)]
+        values = log_likelihoods(loaded, [text for pair in examples for text in pair.texts])
+        predicted = [good - bad for good, bad in zip(values[::2], values[1::2], strict=True)]
         scores = pair_scores(examples, predicted)
     else:
         options = {"task": task, "split": split, "changes": changes}
-        known, examples, predicted = predict_examples(model, data, is_scored=True, **options)
-        name, findings, scores = known.name, known.findings, known.score(examples, predicted)
+        scored, examples, predicted = predict_examples(model, data, is_scored=True, **options)
+        name, findings, scores = scored.name, scored.findings, scored.score(examples, predicted)
     print_field("examples", f"{len(examples):,}", file=sys.stderr)
     if report is not None:
         found = findings(examples, predicted)
@@ -91,7 +91,7 @@ def predict_examples(
         check_exists(data, expected="data to read")
     loaded = model if isinstance(model, Pretrained) else load_model(model)
     source = "the model" if isinstance(model, Pretrained) else model
-    tokenizer = present(loaded.tokenizer, source=source)
+    tokenizer = require_vocabulary(loaded.tokenizer, source=source)
     metadata = loaded.stored_metadata(tokenizer)
     task, examples = task_examples(metadata, data, source=source, **options)
     if is_scored:

@@ -45,12 +45,12 @@ def export(  # noqa: PLR0913 - public; each argument is optional
         format: "tf_saved_model" for TF Serving, "litert" for `bert-keras serve`, `load_exported`
             and devices, or a list of both; by default "tf_saved_model", or the format of `variant`.
         tokenizer: The tokenizer of a model in memory; by default `model.tokenizer`.
-        labels: The labels of a model in memory; by default those of its metadata.
+        labels: The labels of a model in memory; by default the labels in its metadata.
         max_length: The largest number of tokens of a text or pair; by default the metadata's.
         num_texts: The number of texts that a classifier takes, 1 or 2; by default the number that
             the model was trained on, or 1 if its metadata does not state it.
         variant: "int8" of LiteRT or "bfloat16" of a SavedModel, whose size, time and score are
-            printed next to those of float32; by default the model is written in float32.
+            printed next to the values of float32; by default the model is written in float32.
         data: Labelled examples to score a variant on: a file of the task, or a data folder or
             `tfds:NAME` with a split "dev".
         task: The name of the task that scores a variant; by default the task of the fine-tuning.
@@ -104,6 +104,6 @@ def export(  # noqa: PLR0913 - public; each argument is optional
         return write(path)
     source = "the model" if isinstance(model, Pretrained) else model
     arguments = {"source": source, "task": task, "changes": changes}
-    known, examples = variant_examples(plan.metadata, str(data), **arguments)
-    scored = Scoring(known, examples, known.encode(examples, plan.tokenizer))
+    scored_task, examples = variant_examples(plan.metadata, str(data), **arguments)
+    scored = Scoring(scored_task, examples, scored_task.encode(examples, plan.tokenizer))
     return export_variant(path, scored, write=write, variant=variant, max_score_drop=max_score_drop)

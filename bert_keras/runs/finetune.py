@@ -83,7 +83,7 @@ def finetune(
     data = data if isinstance(data, TaskData) else read_task_data(task, data)
     settings = data.run_settings(recipe, distillation, pretrained=pretrained)
     run = None
-    if outcome.read_scores(Path(output)) is None:  # the run reports errors before a folder is made
+    if outcome.read_scores(Path(output)) is None:  # errors are raised before a folder is made
         features = Path(output) / "features" if features is None else features
         inputs = {"pretrained": pretrained, "data": data, "teacher": distillation}
         run = TaskRun(task, recipe, **inputs, features=features)

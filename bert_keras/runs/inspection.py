@@ -40,10 +40,10 @@ def inspect_texts(
     metadata, vocabulary = checkpoint.metadata, checkpoint.vocabulary
     # Invalid texts raise an error before the weights are read.
     ids, limit = ids_with_masks(texts, checkpoint.tokenizer), min(MAX_TOKENS, metadata.max_length)
-    most = limit - vocabulary.num_specials(len(texts))
-    if len(texts) not in (1, 2) or not all(ids) or sum(map(len, ids)) > most:
-        found = f"{counted(len(texts), 'text')} of {' and '.join(str(len(n)) for n in ids)} tokens"
-        raise InputError(f"received {found}; expected words, 1 or 2 texts, {most} tokens at most")
+    space = limit - vocabulary.num_specials(len(texts))
+    if len(texts) not in (1, 2) or not all(ids) or sum(map(len, ids)) > space:
+        given = f"{counted(len(texts), 'text')} of {' and '.join(str(len(n)) for n in ids)} tokens"
+        raise InputError(f"received {given}; expected words, 1 or 2 texts, {space} tokens at most")
     inputs = pack(*([each] for each in ids), vocabulary=vocabulary, max_length=limit)
     model = MODELS[metadata.model].from_checkpoint(checkpoint, metadata=metadata, source=pretrained)
     encoder, ids_T = cast(BertEncoder, getattr(model, "encoder", model)), inputs["input_ids"][0]
@@ -58,29 +58,29 @@ def inspect_texts(
         "lowercase": metadata.lowercase,
         **{name: getattr(metadata.config, name) for name in sizes},
         "attention": {
-            "tokens": [vocabulary.tokens[number] for number in ids_T],
+            "tokens": [vocabulary.tokens[token_id] for token_id in ids_T],
             "texts": (np.cumsum(is_separator_T) > is_separator_T).astype(int).tolist(),
             "cls": vocabulary.tokens[vocabulary.cls_id],
             "sep": vocabulary.tokens[vocabulary.sep_id],
             "steps": STEPS,
             "weights": base64.b64encode(steps.tobytes()).decode(),  # uint16 [L, N, T, T]
         },
-        "masked": _masked_words(model, inputs, vocabulary, num_tokens=num_tokens),
+        "masked": _predict_masked_words(model, inputs, vocabulary, num_tokens=num_tokens),
     }
     if isinstance(model, BertSentenceEncoder):
         data["embedding"] = {"summary": model.embedding.summary, "cosine": None}
         if len(texts) == 2:
-            one, other = model.encode(texts)
-            lengths = np.linalg.norm(one) * np.linalg.norm(other)
-            data["embedding"]["cosine"] = float(one @ other / lengths)
+            first, second = model.encode(texts)
+            lengths = np.linalg.norm(first) * np.linalg.norm(second)
+            data["embedding"]["cosine"] = float(first @ second / lengths)
     title = f"Inspection of {os.fspath(pretrained)}"
     write_text(output, render("inspection.html", title=title, data=data))
 
 
-def _masked_words(
+def _predict_masked_words(
     model: Pretrained, inputs: dict[str, np.ndarray], vocabulary: Vocabulary, *, num_tokens: int
 ) -> dict:
-    """Predicts the masked tokens of a text at once, or without [MASK] each token separately."""
+    """Predicts all masked tokens at once; without [MASK], masks and predicts each token."""
     if "masked_lm" not in model.kind.heads:
         return {"missing": model.kind.model}
     call = cast(Callable[[dict], dict], model)  # faster than `predict`, which traces
@@ -104,7 +104,7 @@ def _masked_words(
         *top, original = ([vocabulary.tokens[i], float(probabilities_V[i])] for i in shown)
         predictions.append({"position": int(position), "top": top})
         if not len(masked):
-            rank = int(np.flatnonzero(order == ids_T[position])[0]) + 1  # from 1
+            rank = int(np.flatnonzero(order == ids_T[position])[0]) + 1  # counts from 1
             predictions[-1]["original"] = [*original, rank]
     words: dict = {"predictions": predictions}
     if "next_sentence" in model.kind.heads and (ids_T == vocabulary.sep_id).sum() > 1:

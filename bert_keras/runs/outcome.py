@@ -64,7 +64,7 @@ def claimed_output(output: StrPath, settings: Mapping[str, Any]) -> Iterator[Pat
 
 
 def check_run(output: StrPath, known: Mapping[str, Any] | None = None) -> None:
-    """Checks that a run, with the `known` of its settings, may start or continue in a folder."""
+    """Checks that a run may start or continue in a folder; `known` are some of its settings."""
     output = Path(output)
     check_folder(output)
     names = _names(output) if output.exists() else set()
@@ -75,8 +75,8 @@ def check_run(output: StrPath, known: Mapping[str, Any] | None = None) -> None:
 
 
 def _check_same(output: Path, settings: Mapping[str, Any]) -> None:
-    old = _flat(json_object(output / RECIPE))
-    new = _flat(json.loads(json.dumps(settings)))  # with lists instead of tuples
+    old = _flatten(json_object(output / RECIPE))
+    new = _flatten(json.loads(json.dumps(settings)))  # tuples become lists
     if "files" in settings:
         new = dict.fromkeys(old) | new
     changes = [
@@ -87,20 +87,20 @@ def _check_same(output: Path, settings: Mapping[str, Any]) -> None:
         if value != old.get(name)
     ]
     if changes:
-        found = f"{output} contains a run with other settings or files: {listed(changes, most=4)}"
-        raise InputError(f"{found}; restore them to continue it, or choose another output folder")
+        problem = f"{output} contains a run with other settings or files: {listed(changes, most=4)}"
+        raise InputError(f"{problem}; restore them to continue it, or choose another output folder")
 
 
 def _names(folder: Path) -> set[str]:
-    return {path.name for path in folder.iterdir() if path.name[0] != "."}  # no lock, no .part
+    return {path.name for path in folder.iterdir() if path.name[0] != "."}  # no locks, no .part
 
 
-def _flat(values: dict, prefix: str = "") -> dict:
+def _flatten(values: dict, prefix: str = "") -> dict:
     """Returns {"task": {"max_length": 128}} as {"task.max_length": 128}."""
     flat = {}
     for name, value in values.items():
         is_nested = isinstance(value, dict)
-        flat |= _flat(value, f"{prefix}{name}.") if is_nested else {prefix + name: value}
+        flat |= _flatten(value, f"{prefix}{name}.") if is_nested else {prefix + name: value}
     return flat
 
 
@@ -111,7 +111,7 @@ def write_scores(output: Path, scores: dict) -> dict:
 
 
 def read_scores(output: Path) -> dict | None:
-    """Returns the scores of a finished run, None if it has not finished or has no model."""
+    """Returns the scores of a finished run, or None if it has not finished or has no model."""
     is_finished = (output / SCORES).is_file() and (output / MODEL).is_dir()
     return json_object(output / SCORES) if is_finished else None
 

@@ -1,4 +1,4 @@
-"""Pretrains a model on a folder of records, or estimates the cost of a pretraining."""
+"""Pretrains a model on a folder of records, or estimates the cost of a pretraining run."""
 
 import dataclasses
 import math
@@ -39,7 +39,7 @@ from bert_keras.training.performance import flops_per_example
 from bert_keras.training.states import load_training_state, training_state
 from bert_keras.training.tensorboard import NormsByLayer, write_hyperparameters
 
-WARMUP_STEPS, MEASURED_STEPS = 2, 10  # of `forecast`
+WARMUP_STEPS, MEASURED_STEPS = 2, 10  # steps that `forecast` trains
 
 
 @suggest_keyword_names
@@ -96,7 +96,7 @@ def pretrain(
     recipe, distillation = pretrain_settings(recipe, teacher=teacher, changes=changes)
     sources = {"records": records, "teacher": distillation}
     inputs = PretrainInputs(recipe, pretrained=pretrained, **sources)
-    if (first := first_part(recipe)) is not None:  # reports errors before the run is claimed
+    if (first := first_part(recipe)) is not None:  # raises errors before the run claims a folder
         check_one_machine()  # other workers would read the first model before it is written
         part = PretrainInputs(first, pretrained=pretrained, **sources)
         is_causal = (part.task.is_causal, inputs.task.is_causal)
@@ -116,8 +116,8 @@ def pretrain(
         if scores is None and first is not None:
             paths = {"records": records, "output": folder / "first", "pretrained": pretrained}
             model = pretrain(first, **paths, teacher=distillation).model
-            other = dataclasses.replace(recipe, seed=recipe.seed + 1)  # another order of rows
-            inputs = PretrainInputs(other, pretrained=model, **sources)
+            second = dataclasses.replace(recipe, seed=recipe.seed + 1)  # another order of rows
+            inputs = PretrainInputs(second, pretrained=model, **sources)
         if scores is None:
             hyperparameters = dataclasses.asdict(recipe) | teaching
             scores = _train(inputs, folder, hyperparameters=hyperparameters, blimp=blimp)
@@ -129,7 +129,7 @@ def _train(
 ) -> dict:
     """Trains in a claimed output folder; returns the scores as `pretrain` does."""
     recipe = inputs.recipe
-    trained = compiled_pretrainer(inputs)
+    trained = build_pretrainer(inputs)
     model = trained.student if isinstance(trained, Distiller) else trained
     held_out = inputs.held_out_batches()
     settings = FitSettings(
@@ -154,10 +154,11 @@ def _train(
             return {}
         scores |= inputs.baselines()
     if blimp is not None:
-        model.metadata, settings = inputs.metadata, inputs.metadata.tokenizer_settings
-        model.tokenizer = tokenizer_of(inputs.vocabulary, **settings)
-        pairs, kept = evaluate(model, task="blimp", data=blimp), ("accuracy", "field ")
-        scores |= {f"blimp {name}": pairs[name] for name in pairs if name.startswith(kept)}
+        model.metadata = inputs.metadata
+        model.tokenizer = tokenizer_of(inputs.vocabulary, **inputs.metadata.tokenizer_settings)
+        for name, score in evaluate(model, task="blimp", data=blimp).items():
+            if name.startswith(("accuracy", "field ")):
+                scores[f"blimp {name}"] = score
     sections = {"Data": {"records": inputs.records.name}, "Recipe": dataclasses.asdict(recipe)}
     save_model(
         model,
@@ -172,7 +173,7 @@ def _train(
 
 
 def _flops_per_example(inputs: PretrainInputs, model: TaskModel) -> int:
-    """Counts the operations of model and teacher's forward pass; 0 without predictions."""
+    """Returns the operations of model and teacher for an example, or 0 without predictions."""
     sizes = inputs.schema.max_length, inputs.num_predictions
     if not inputs.num_predictions:
         return 0
@@ -184,8 +185,8 @@ def _flops_per_example(inputs: PretrainInputs, model: TaskModel) -> int:
     return flops
 
 
-def compiled_pretrainer(inputs: PretrainInputs) -> TaskModel | Distiller:
-    """Returns the compiled model of a pretraining, in a Distiller if there is a teacher."""
+def build_pretrainer(inputs: PretrainInputs) -> TaskModel | Distiller:
+    """Returns the compiled model of a run, in a Distiller if there is a teacher."""
     recipe, metadata, start = inputs.recipe, inputs.metadata, inputs.starting_point
     keras.utils.set_random_seed(recipe.seed)
     if start is None:
@@ -195,7 +196,7 @@ def compiled_pretrainer(inputs: PretrainInputs) -> TaskModel | Distiller:
                 start_with_local_attention(encoder)
     else:
         model = inputs.task.model.from_checkpoint(
-            start.checkpoint, metadata=metadata, source=start.path, new=start.new
+            start.checkpoint, metadata=metadata, source=start.path, new=start.new_parts
         )
         print(model.load_report, start, sep="\n")
     for encoder in model.encoders:
@@ -218,18 +219,18 @@ def compiled_pretrainer(inputs: PretrainInputs) -> TaskModel | Distiller:
         gradient_accumulation_steps=recipe.gradient_accumulation_steps,
     )
     if start is not None and start.state is not None:
-        load_training_state(trained, start.state, new=start.new)
+        load_training_state(trained, start.state, new=start.new_parts)
     return trained
 
 
 def forecast(recipe: PretrainRecipe, **sources: Any) -> str:
     """Returns a table of the time, memory and disk space that `pretrain` needs on this machine.
 
-    It trains a few steps of the first part of the recipe and writes nothing. Scores and saving take
-    extra time. `sources` are arguments of `PretrainInputs`.
+    It trains a few steps of the first part of the recipe and writes nothing. Scoring and saving
+    take extra time. `sources` are arguments of `PretrainInputs`.
     """
     inputs = PretrainInputs(first_part(recipe) or recipe, **sources)
-    model = compiled_pretrainer(inputs)
+    model = build_pretrainer(inputs)
     optimizer = model.optimizer
     steps = recipe.end - (int(optimizer.iterations.numpy()) if optimizer.built else 0)
     with input_errors():
@@ -254,7 +255,7 @@ disk        {readable_size(state)} for each of {recipe.keep_checkpoints} saved s
 
 
 def _step_seconds(model: keras.Model, batches: Batches) -> list[float]:
-    """Returns the seconds of the first step, with tracing, and of `MEASURED_STEPS` later steps."""
+    """Returns the seconds of the first step (with tracing) and of `MEASURED_STEPS` later steps."""
     times = []
 
     def measure(_, logs):
@@ -270,7 +271,7 @@ def _step_seconds(model: keras.Model, batches: Batches) -> list[float]:
 
 
 def _memory() -> str:
-    """Returns the largest memory in use on a GPU or TPU, or without them in this process."""
+    """Describes the peak memory of the first GPU or TPU, or of this process if there is none."""
     peak = 0
     if keras.config.backend() == "jax":
         import jax

@@ -1,4 +1,4 @@
-"""Checks a recipe, records and a starting point together and builds the inputs of a pretraining."""
+"""Checks that recipe, records and starting point fit, and prepares them for a pretraining run."""
 
 import dataclasses
 import os
@@ -35,25 +35,26 @@ from bert_keras.text.fast_tokenizer import (
 )
 from bert_keras.text.vocab import seems_lowercase
 
-MANIFEST = "manifest.json"  # of bert-tfrecords build
+MANIFEST = "manifest.json"  # written by bert-tfrecords build
 
 
 @dataclass(frozen=True)
 class StartingPoint:
-    """The checkpoint from which a pretraining starts."""
+    """The checkpoint from which a pretraining run starts."""
 
     path: str  # absolute
     checkpoint: TextCheckpoint
-    new: tuple[str, ...]  # parts that the checkpoint lacks and that get fresh weights
+    new_parts: tuple[str, ...]  # parts that the checkpoint lacks; they start with random weights
 
     @property
     def state(self) -> TrainingState | None:
-        """The training state; None if there is none, or if the checkpoint lacks other parts."""
-        return self.checkpoint.state if {*self.new} <= {"pooler", "next_sentence"} else None
+        """The training state, or None without one or if a part other than NSP's is new."""
+        can_continue = set(self.new_parts) <= {"pooler", "next_sentence"}
+        return self.checkpoint.state if can_continue else None
 
     @property
     def step(self) -> int:
-        """The step of the training state, 0 without one."""
+        """The step of the training state, or 0 if there is none."""
         return self.state.step if self.state else 0
 
     def __str__(self) -> str:
@@ -63,20 +64,20 @@ class StartingPoint:
         if self.state:
             training = f"step {self.step:,}, with the state of the optimizer"
         elif stored:
-            new = ", ".join(self.new)
-            training = f"step 0: the training state of step {stored.step:,} lacks {new}"
+            new_parts = ", ".join(self.new_parts)
+            training = f"step 0: the training state of step {stored.step:,} lacks {new_parts}"
         size = f"{config.num_layers} layers, hidden size {config.hidden_size}"
         return f"{'size':<12}of the checkpoint: {size}\n{'training':<12}{training}"
 
 
 class PretrainInputs:
-    """The inputs of a pretraining, read and checked, with the errors of `pretrain`.
+    """The inputs of a pretraining run. Constructing it reads and checks all records.
 
     `masking` is None for records that are masked already. `tokens_per_example` is the mean number
     of tokens without padding in the first thousand records.
 
     Args:
-        recipe, records, pretrained, teacher: As in `pretrain`.
+        recipe, records, pretrained, teacher: As in `pretrain`, which raises the same errors.
     """
 
     def __init__(
@@ -87,32 +88,34 @@ class PretrainInputs:
         pretrained: StrPath | None = None,
         teacher: Distillation | None = None,
     ):
-        vocabulary, records = records_vocabulary(records), Path(records)
-        self.recipe, self.records, self.vocabulary = recipe, records, vocabulary
-        self.files = record_files(records)
-        self.held_out_files = sorted(map(str, records.glob("held-out*.tfrecord")))
+        self.recipe, self.records = recipe, Path(records)
+        self.vocabulary = vocabulary = records_vocabulary(records)
+        self.files = record_files(self.records)
+        self.held_out_files = sorted(map(str, self.records.glob("held-out*.tfrecord")))
         self.schema = common_schema([*self.files, *self.held_out_files])
         self.task = pretraining_task(recipe.objective, has_labels=self.schema.has_labels)
-        self.masking = self._masking()
-        self.starting_point = None if pretrained is None else self._open_start(pretrained)
-        self.metadata, self.teacher = self._metadata(), None
+        self.masking = self._build_masking()
+        start = None if pretrained is None else self._open_starting_point(pretrained)
+        self.starting_point = start
+        self.metadata = self._build_metadata()
+        self.teacher = None
         if teacher is not None:
-            if self.metadata.task:  # of a generator and a discriminator
+            if self.metadata.task:  # only replaced-token detection sets it
                 raise InputError(f"the objective {recipe.objective} has no distillation")
             self.teacher = open_teacher(teacher, student=self.metadata, vocabulary=vocabulary)
-        self._training, self._held_out = Records(self.files, vocab_size=len(vocabulary)), None
-        if self.held_out_files:
-            self._held_out = Records(self.held_out_files, vocab_size=len(vocabulary))
-        # Counting reads all files, so a damaged file is found before the training.
+        self._training = Records(self.files, vocab_size=len(vocabulary))
+        held_out = self.held_out_files
+        self._held_out = Records(held_out, vocab_size=len(vocabulary)) if held_out else None
+        # `num_records` reads every file, so a damaged file is found before the training.
         size = min(1000, self._training.num_records)
         inputs, targets, _ = self._batches(self._training, batch_size=size)[0]
         self.tokens_per_example = float(inputs["input_mask"].sum(axis=1).mean())
         self.num_predictions = targets["masked_lm"].shape[1] if "masked_lm" in targets else 0
 
-    def _masking(self) -> DynamicMasking | None:
-        recipe, is_masked = self.recipe, bool(self.schema.max_predictions)
-        if is_masked or not self.task.examples.reads_masks:
-            reason = f"without an objective that masks tokens and records of {PLAIN_IDS}"
+    def _build_masking(self) -> DynamicMasking | None:
+        recipe = self.recipe
+        if self.schema.max_predictions or not self.task.examples.reads_masks:
+            reason = f"unless the objective masks tokens and the records contain {PLAIN_IDS}"
             names = ("mask_rate", "mask_unit", "max_ngram", "replacement")
             check_unused(recipe, *names, reason=reason)
             return None
@@ -122,37 +125,37 @@ class PretrainInputs:
         policy = recipe.masking_policy(max_length=self.schema.max_length)
         return DynamicMasking(Masker(policy, self.vocabulary), seed=recipe.seed)
 
-    def _open_start(self, path: StrPath) -> StartingPoint:
-        checkpoint, end = open_text_checkpoint(path), self.recipe.end
-        metadata, lowercase = checkpoint.metadata, self._lowercase()
+    def _open_starting_point(self, path: StrPath) -> StartingPoint:
+        checkpoint = open_text_checkpoint(path)
+        metadata = checkpoint.metadata
         check_same_vocabulary(checkpoint, self.vocabulary, source=path)
         needed = {
             "is_causal": (metadata.config.is_causal, self.task.is_causal),
             "num_lstm_layers": (metadata.config.num_lstm_layers, 0),
         }
+        lowercase = self._manifest_lowercase()
         if lowercase is not None:
             needed["lowercase"] = (metadata.lowercase, lowercase)
         check_fit(needed, source=path, remedy="choose another checkpoint, records or objective")
-        metadata = dataclasses.replace(metadata, config=self._changed(metadata.config))
-        new = missing_parts(checkpoint, heads=self.task.model.kind.heads, metadata=metadata)
-        start = StartingPoint(absolute_path(path), checkpoint, tuple(new))
-        if start.step >= end:
-            found = f"{path} has a training state of step {start.step:,}"
-            raise InputError(f"{found}, but the run ends at step {end:,}; raise num_steps")
+        metadata = dataclasses.replace(metadata, config=self._with_recipe_settings(metadata.config))
+        lacking = missing_parts(checkpoint, heads=self.task.model.kind.heads, metadata=metadata)
+        start = StartingPoint(absolute_path(path), checkpoint, tuple(lacking))
+        if start.step >= self.recipe.end:
+            end = f"the run ends at step {self.recipe.end:,}; raise num_steps"
+            raise InputError(f"{path} has a training state of step {start.step:,}, but {end}")
         return start
 
-    def _metadata(self) -> ModelMetadata:
-        recipe, start, Model, task = self.recipe, self.starting_point, self.task.model, {}
-        if "generator" in Model.kind.heads:
-            task = {"generator_size": recipe.generator_size}
-            if start is not None and "generator" not in start.new:
-                task = {"generator_size": generator_size(start.checkpoint.metadata)}
+    def _build_metadata(self) -> ModelMetadata:
+        recipe, start = self.recipe, self.starting_point
+        kind, task_settings = self.task.model.kind, {}
+        if "generator" in kind.heads:
+            task_settings = {"generator_size": recipe.generator_size}
+            if start is not None and "generator" not in start.new_parts:
+                task_settings = {"generator_size": generator_size(start.checkpoint.metadata)}
         if start is not None:
             config = start.checkpoint.metadata.config
             lowercase = start.checkpoint.metadata.lowercase
         else:
-            lowercase = self._lowercase()
-            lowercase = seems_lowercase(self.vocabulary) if lowercase is None else lowercase
             config = preset(
                 recipe.size,
                 vocab_size=len(self.vocabulary),
@@ -160,15 +163,17 @@ class PretrainInputs:
                 has_pooler=False,
                 is_causal=self.task.is_causal,
             )
+            stated = self._manifest_lowercase()
+            lowercase = seems_lowercase(self.vocabulary) if stated is None else stated
         return ModelMetadata(
-            model=Model.kind.model,
-            config=self._changed(config),
+            model=kind.model,
+            config=self._with_recipe_settings(config),
             lowercase=lowercase,
             max_length=self.schema.max_length,
-            task=task,
+            task=task_settings,
         )
 
-    def _changed(self, config: BertConfig) -> BertConfig:
+    def _with_recipe_settings(self, config: BertConfig) -> BertConfig:
         """Returns a configuration with the recipe's dropout rate, and a pooler if it is needed."""
         return dataclasses.replace(
             config,
@@ -177,15 +182,17 @@ class PretrainInputs:
             has_pooler=config.has_pooler or self.task.model.kind.reads_pooled_output,
         )
 
-    def _lowercase(self) -> bool | None:
-        """Returns `lowercase` of the records' manifest, None without a manifest."""
+    def _manifest_lowercase(self) -> bool | None:
+        """Returns `lowercase` of the records' manifest, or None if there is no manifest."""
         manifest = self.records / MANIFEST
         if not manifest.is_file():
             return None
         values = json_object(manifest)
         if values["vocabulary"]["sha256"] != vocabulary_sha256(self.vocabulary):
             file = self.records / vocabulary_file(self.vocabulary)[0]
-            raise InputError(f"{file} has another SHA-256 than in {MANIFEST}; copy the right file")
+            raise InputError(
+                f"{file} does not match its SHA-256 in {MANIFEST}; copy the right file"
+            )
         return values["settings"]["lowercase"]
 
     def file_states(self) -> dict[str, int | str]:
@@ -196,19 +203,19 @@ class PretrainInputs:
         return sizes | {path.name: file_sha256(path) for path in small if path.is_file()}
 
     def training_batches(self) -> Batches:
-        """Returns shuffled batches without end."""
+        """Returns endless shuffled batches."""
         order = {"batch_size": self.recipe.batch_size, "seed": self.recipe.seed}
         return self._batches(self._training, **order, repeat=True)
 
     def held_out_batches(self) -> Batches | None:
-        """Returns the held-out batches, of the size of one gradient accumulation part, if any."""
+        """Returns batches of the size of a gradient accumulation step, or None without records."""
         if not self._held_out:
             return None
         size = max(1, self.recipe.batch_size // self.recipe.gradient_accumulation_steps)
         return self._batches(self._held_out, batch_size=size, drop_remainder=False)
 
     def baselines(self) -> dict[str, float]:
-        """Scores models without context on the held-out records, if there are any."""
+        """Returns the held-out scores of context-free baselines, {} without held-out records."""
         if self.task.baselines is None or self._held_out is None:
             return {}
         options = {"batch_size": 1024, "drop_remainder": False}

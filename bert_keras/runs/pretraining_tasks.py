@@ -22,7 +22,7 @@ from bert_keras.training.loop import for_devices
 from bert_keras.training.losses import pretraining_losses, pretraining_metrics
 
 
-def baselines(
+def score_baselines(
     training: Iterable[tuple], held_out: Iterable[tuple], *, vocab_size: int
 ) -> dict[str, float]:
     """Scores two models that use no context on the masked tokens of held-out batches.
@@ -31,11 +31,11 @@ def baselines(
     copying model predicts the input token at the masked position with the probability that it was
     correct in `training`, and otherwise the unigram distribution. The losses are in nats.
     """
-    targets, inputs, equal = _token_counts(training, vocab_size, stage="count training tokens")
+    targets, inputs, equal = _count_tokens(training, vocab_size, stage="count training tokens")
     unigram = (targets + 1) / (targets + 1).sum()
     copied = (equal + unigram) / (inputs + 1)
     most_frequent = targets.argmax()
-    targets, inputs, equal = _token_counts(held_out, vocab_size, stage="count held-out tokens")
+    targets, inputs, equal = _count_tokens(held_out, vocab_size, stage="count held-out tokens")
     total = targets.sum()
     copying = equal * np.log(copied)
     copying += (inputs - equal) * np.log((1 - copied) / (1 - unigram))
@@ -47,8 +47,8 @@ def baselines(
     }
 
 
-def _token_counts(batches: Iterable[tuple], vocab_size: int, *, stage: str) -> np.ndarray:
-    """Counts masked tokens, the input tokens there, and those that are both, float64 [3, V]."""
+def _count_tokens(batches: Iterable[tuple], vocab_size: int, *, stage: str) -> np.ndarray:
+    """Counts the masked tokens, the input tokens at their positions, and the equal ones [3, V]."""
     counts, bar = np.zeros((3, vocab_size)), {"unit": " batches", "leave": False, "disable": None}
     for inputs, targets, weights in tqdm(batches, desc=stage, **bar):
         is_used, positions = weights["masked_lm"] > 0, inputs["masked_lm_positions"]
@@ -62,14 +62,14 @@ def _token_counts(batches: Iterable[tuple], vocab_size: int, *, stage: str) -> n
 
 @dataclass(frozen=True, kw_only=True)
 class PretrainingTask:
-    """The task of a pretraining: its training examples, model, losses and scores."""
+    """The task of a pretraining run: its training examples, model, losses and scores."""
 
     examples: objectives.PretrainingExamples  # converts records to inputs, targets and weights
     model: type[TaskModel]  # takes a BertConfig; its call returns a dict of outputs
     losses: Callable[[], dict[str, keras.losses.Loss]]  # argument of `compile`, by output
-    metrics: Callable[[], dict[str, list[keras.metrics.Metric]]]  # its `weighted_metrics`
-    loss_weights: Mapping[str, float] | None = None  # argument of `compile`; None for 1
-    baselines: Callable[..., dict[str, float]] | None = None  # as `baselines`; None without any
+    metrics: Callable[[], dict[str, list[keras.metrics.Metric]]]  # `weighted_metrics` of `compile`
+    loss_weights: Mapping[str, float] | None = None  # argument of `compile`; None weights all 1
+    baselines: Callable[..., dict[str, float]] | None = None  # or None; see `score_baselines`
     is_causal: bool = False  # whether each token attends to earlier tokens only
     without_labels: str = ""  # name of the task that replaces this one for records without labels
 
@@ -79,14 +79,14 @@ MASKED_LM = PretrainingTask(
     model=BertMaskedLM,
     losses=partial(pretraining_losses, ["masked_lm"]),
     metrics=partial(pretraining_metrics, ["masked_lm"]),
-    baselines=baselines,
+    baselines=score_baselines,
 )
 BERT = PretrainingTask(
     examples=objectives.MASKED_AND_LABELLED,
     model=BertPretrainer,
     losses=pretraining_losses,
     metrics=pretraining_metrics,
-    baselines=baselines,
+    baselines=score_baselines,
     without_labels="masked-lm",
 )
 LEFT_TO_RIGHT = dataclasses.replace(MASKED_LM, examples=objectives.NEXT_TOKENS, is_causal=True)
@@ -96,12 +96,12 @@ REPLACED_TOKEN = PretrainingTask(
     losses=partial(pretraining_losses, ["masked_lm", "replaced_token"]),
     metrics=partial(pretraining_metrics, ["masked_lm", "replaced_token"]),
     loss_weights={"masked_lm": 1.0, "replaced_token": 50.0},  # Clark et al. 2020, section 2
-    baselines=baselines,
+    baselines=score_baselines,
 )
 
 
 def pretraining_task(objective: str, *, has_labels: bool = True) -> PretrainingTask:
-    """Returns the task of an `objective` in recipes, or its replacement for unlabelled records."""
+    """Returns the task of a recipe's objective, or its replacement for records without labels."""
     task = PRETRAINING_TASKS[objective]
     if isinstance(task, str):
         module, _, attribute = task.partition(":")
@@ -133,8 +133,8 @@ def evaluate_pretrainer(
     for name, mean in means.items():
         scores[f"held_out_{name}_loss"] = float(mean.result())
         for metric in metrics[name]:
-            kind = metric.name.removeprefix(f"{name}_")
-            scores[f"held_out_{name}_{kind}"] = float(metric.result())
+            short_name = metric.name.removeprefix(f"{name}_")
+            scores[f"held_out_{name}_{short_name}"] = float(metric.result())
     weights = [weights[next(iter(losses))] for *_, weights in held_out]
     scores["held_out_predictions"] = round(sum(float(each.sum()) for each in weights))
     return scores | {"held_out_examples": sum(map(len, weights))}

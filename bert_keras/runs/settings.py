@@ -14,7 +14,7 @@ from typing import Any, get_args, get_origin
 
 from bert_keras.checkpoints import native
 from bert_keras.checkpoints.formats import absolute_path, detect_format, stored_config
-from bert_keras.checkpoints.hub import located
+from bert_keras.checkpoints.hub import locate
 from bert_keras.config import ModelMetadata, default_recipe
 from bert_keras.downstream.catalog import ALIASES, ZERO_SHOT, named_task, task_of
 from bert_keras.downstream.sentences.pairs import SENTENCE_PAIRS_TASK
@@ -31,7 +31,7 @@ OPTIONS = {"epochs": "num_epochs", "steps": "num_steps"}  # options of the comma
 
 
 def with_changes(*settings: Any, changes: Changes) -> tuple:
-    """Returns dataclass instances with changed fields, in their order; a None stays None.
+    """Returns dataclass instances with changed fields, in the same order; None stays None.
 
     The `changes` are values by field, or texts FIELD=VALUE, which are converted to the type of the
     field; commas separate the values of a tuple. A change applies to every instance with the field.
@@ -42,7 +42,7 @@ def with_changes(*settings: Any, changes: Changes) -> tuple:
         check_name(name, [known for table in tables for known in table], what="setting")
     changed = []
     for one, table in zip(settings, tables, strict=True):
-        values = {name: _converted(v, table[name]) for name, v in changes.items() if name in table}
+        values = {n: _convert_value(v, table[n]) for n, v in changes.items() if n in table}
         changed.append(dataclasses.replace(one, **values) if values else one)
     return tuple(changed)
 
@@ -50,7 +50,7 @@ def with_changes(*settings: Any, changes: Changes) -> tuple:
 def changes_by_field(changes: Changes) -> dict[str, Any]:
     """Returns changes as values by field; the values of texts FIELD=VALUE are still texts."""
     if not isinstance(changes, Mapping):
-        changes = [changes] if isinstance(changes, str) else [*changes]
+        changes = [changes] if isinstance(changes, str) else list(changes)
         for text in changes:
             if "=" not in text:
                 raise InputError(f"{text!r} is not a setting; expected FIELD=VALUE without spaces")
@@ -58,7 +58,7 @@ def changes_by_field(changes: Changes) -> dict[str, Any]:
     return {OPTIONS.get(name, name): value for name, value in changes.items()}
 
 
-def described(settings: Any) -> dict[str, str]:
+def describe_settings(settings: Any) -> dict[str, str]:
     """Returns FIELD=VALUE for each field that can be changed, with the help text of the field."""
     texts, lines = help_texts(type(settings)), {}
     for name in _fields(settings):
@@ -74,28 +74,29 @@ def _fields(settings: Any) -> dict[str, dataclasses.Field]:
     return {each.name: each for each in fields if "is_fixed" not in each.metadata}
 
 
-def _converted(value: Any, field: dataclasses.Field) -> Any:
-    """Returns the value of a field for a text or for a value of the type of the field."""
-    kind: Any = field.type
-    if isinstance(kind, UnionType):
-        kind = next(one for one in get_args(kind) if one is not type(None))
-    is_tuple = get_origin(kind) is tuple
-    kind = get_args(kind)[0] if is_tuple else kind
+def _convert_value(value: Any, field: dataclasses.Field) -> Any:
+    """Converts a text, or a value of the field's type, to the value of a field."""
+    value_type: Any = field.type
+    if isinstance(value_type, UnionType):
+        value_type = next(one for one in get_args(value_type) if one is not type(None))
+    is_tuple = get_origin(value_type) is tuple
+    value_type = get_args(value_type)[0] if is_tuple else value_type
+    is_bool = value_type is bool
     values = value.split(",") if is_tuple and isinstance(value, str) else value
     values = values if is_tuple and isinstance(values, (list, tuple)) else [value]
 
-    def converted(value: Any) -> Any:
+    def convert(value: Any) -> Any:
         if isinstance(value, str):
-            return {"true": True, "false": False}[value] if kind is bool else kind(value)
-        if isinstance(value, bool) != (kind is bool) or not isinstance(value, (kind, int)):
+            return {"true": True, "false": False}[value] if is_bool else value_type(value)
+        if isinstance(value, bool) != is_bool or not isinstance(value, (value_type, int)):
             raise TypeError
-        return kind(value)
+        return value_type(value)
 
     try:
-        results = [*map(converted, values)]
+        results = [convert(value) for value in values]
     except (KeyError, TypeError, ValueError) as error:
         names = {bool: "true or false", int: "a whole number", float: "a number"}
-        expected = names.get(kind, "a text")
+        expected = names.get(value_type, "a text")
         raise InputError(f"{field.name} is {value!r}; expected {expected}") from error
     return tuple(results) if is_tuple else results[0]
 
@@ -115,27 +116,27 @@ def task_recipes(task: str) -> dict[str, FinetuneRecipe]:
 def pretrain_settings(
     recipe: str | PretrainRecipe, *, teacher: StrPath | Distillation | None, changes: Changes
 ) -> tuple[PretrainRecipe, Distillation | None]:
-    """Returns the recipe and the distillation of a pretraining, both with the changes.
+    """Returns the recipe and the distillation of a pretraining run, both with the changes.
 
-    Another number of steps scales `num_warmup_steps` and `last_step`, unless they are changed too.
+    A change of `num_steps` scales `num_warmup_steps` and `last_step`, unless they change too.
     """
-    found = named_recipe(PRETRAIN, recipe) if isinstance(recipe, str) else recipe
+    chosen = named_recipe(PRETRAIN, recipe) if isinstance(recipe, str) else recipe
     changes = changes_by_field(changes)
     if teacher and not isinstance(teacher, Distillation):
         teacher = Distillation.of_pretraining(teacher)
     if "num_steps" in changes:
-        parts = {"num_warmup_steps": found.num_warmup_steps, "last_step": found.last_step}
-        bare = dataclasses.replace(found, **dict.fromkeys(parts, 0))
+        steps = {"num_warmup_steps": chosen.num_warmup_steps, "last_step": chosen.last_step}
+        bare = dataclasses.replace(chosen, **dict.fromkeys(steps, 0))
         (bare,) = with_changes(bare, changes={"num_steps": changes["num_steps"]})
-        scaled = {name: end * bare.num_steps // found.num_steps for name, end in parts.items()}
+        scaled = {name: n * bare.num_steps // chosen.num_steps for name, n in steps.items()}
         changes = scaled | changes
-    found, distillation = with_changes(found, teacher or None, changes=changes)
-    first_part(found)  # InputError for a mistake in `first_changes`
-    return found, distillation
+    chosen, distillation = with_changes(chosen, teacher or None, changes=changes)
+    first_part(chosen)  # raises InputError for a mistake in `first_changes`
+    return chosen, distillation
 
 
 def first_part(recipe: PretrainRecipe) -> PretrainRecipe | None:
-    """Returns the recipe of the first steps of a run, None without a first part."""
+    """Returns the recipe of the first steps of a run, or None if they have no own recipe."""
     if not recipe.first_steps:
         return None
     end = {"first_share": 0.0, "first_changes": (), "last_step": recipe.first_steps}
@@ -150,11 +151,11 @@ def finetune_settings(
     teacher: StrPath | Distillation | None,
     changes: Changes,
 ) -> tuple[Task, FinetuneRecipe, Distillation | None]:
-    """Returns the task, the recipe and the distillation of a fine-tuning, with the changes.
+    """Returns the task, the recipe and the distillation of a fine-tuning run, with the changes.
 
     Args:
         task: A task or its name.
-        recipe: A recipe or its name; None prints and uses the one for the model's hidden size.
+        recipe: A recipe or its name; None takes the recipe for the model's hidden size.
         teacher: A distillation or the model from which to distil; None for no distillation.
         changes: New values of fields of the three, as in `with_changes`.
     """
@@ -164,27 +165,27 @@ def finetune_settings(
         size = stored_config(pretrained).hidden_size
         recipe = default_recipe(size)
         print_field("recipe", f"{recipe}, because the hidden size is {size:,}")
-    found = named_recipe(task_recipes(task.name), recipe) if isinstance(recipe, str) else recipe
+    chosen = named_recipe(task_recipes(task.name), recipe) if isinstance(recipe, str) else recipe
     if teacher and not isinstance(teacher, Distillation):
         teacher = Distillation.of_task(teacher)
-    found, known, distillation = with_changes(found, task, teacher or None, changes=changes)
-    return known, found, distillation
+    chosen, changed, distillation = with_changes(chosen, task, teacher or None, changes=changes)
+    return changed, chosen, distillation
 
 
 @dataclass(frozen=True)
 class TaskData:
-    """The examples of a fine-tuning, which are read and checked once."""
+    """The examples of a fine-tuning run, which are read and checked once."""
 
-    task: Task  # with the labels of the training examples
+    task: Task  # has the labels of the training examples
     files: Mapping[str, str]  # the file of each split
     train: Sequence
     dev: Sequence
-    notes: Sequence[tuple[str, str]]  # names and texts for `print_field`, when the training starts
+    notes: Sequence[tuple[str, str]]  # arguments of `print_field`, printed before the training
 
     def run_settings(
         self, recipe: FinetuneRecipe, distillation: Distillation | None, *, pretrained: StrPath
     ) -> dict[str, Any]:
-        """Returns the settings of a fine-tuning that must be the same to continue it."""
+        """Returns the settings that must be the same to continue a fine-tuning run."""
         used = {split: self.files[split] for split in ("train", "dev") if split in self.files}
         local = {split: os.path.abspath(path) for split, path in used.items() if not is_tfds(path)}
         digests = {split: file_sha256(path) for split, path in local.items()}
@@ -206,11 +207,11 @@ def read_task_data(task: Task, data: StrPath | Mapping[str, StrPath]) -> TaskDat
         if Path(files["dev"]).resolve() == Path(files["train"]).resolve():
             notes = [("dev", "is the training file: the scores are on training data")]
     else:
-        train, dev, single = divided(train)
+        train, dev, single_labels = split_held_out(train)
         counts = f"{len(dev):,} of the {len(train) + len(dev):,} examples of {files['train']}"
         notes = [("dev", f"{counts}; the other examples are trained")]
-        if single:
-            names = listed([*map(repr, sorted(single))], most=5, mark=", ")
+        if single_labels:
+            names = listed(list(map(repr, sorted(single_labels))), most=5, mark=", ")
             notes.append(("labels", f"{names}: a single row, which is trained and not scored"))
     return TaskData(task, files, train, dev, notes)
 
@@ -223,25 +224,26 @@ def data_files(task: Task, data: StrPath | Mapping[str, StrPath]) -> dict[str, s
     return {split: os.fspath(path) for split, path in files.items()}
 
 
-def divided(examples: Sequence) -> tuple[list, list, set[str]]:
+def split_held_out(examples: Sequence) -> tuple[list, list, set[str]]:
     """Divides examples into nine tenths and a random tenth, each label in proportion.
 
-    Examples with the same passage stay together. Labels of a single example, which stays in the
-    larger part, are returned too.
+    Examples with the same passage stay together. A label of only one example stays in the larger
+    part; the third value is the set of these labels.
     """
-    keys = [getattr(each, "context", number) for number, each in enumerate(examples)]
-    pairs = [*zip(keys, examples, strict=True)]
+    keys = [getattr(each, "context", index) for index, each in enumerate(examples)]
+    pairs = list(zip(keys, examples, strict=True))
     counts = Counter(getattr(each, "label", None) for each in examples)
-    single = {label for label, n in counts.items() if n == 1 and isinstance(label, str)}
+    single_labels = {label for label, n in counts.items() if n == 1 and isinstance(label, str)}
     labels = {key: str(getattr(each, "label", "")) for key, each in pairs}
-    order = random.Random(1).sample([*labels], len(labels))
-    order = sorted((key for key in order if labels[key] not in single), key=labels.__getitem__)
+    order = random.Random(1).sample(list(labels), len(labels))
+    order = [key for key in order if labels[key] not in single_labels]
+    order.sort(key=labels.__getitem__)
     if not order or len(labels) < 10:
-        found = f"{counted(len(labels), 'example')} or passages"
-        raise InputError(f"{found} are too few for a dev set; give --dev FILE (data={{'dev': …}})")
-    held_out = {*order[len(order) % 10 // 2 :: 10]}
+        size = f"{counted(len(labels), 'example')} or passages"
+        raise InputError(f"{size} are too few for a dev set; give --dev FILE (data={{'dev': …}})")
+    held_out = set(order[len(order) % 10 // 2 :: 10])
     train = [each for key, each in pairs if key not in held_out]
-    return train, [each for key, each in pairs if key in held_out], single
+    return train, [each for key, each in pairs if key in held_out], single_labels
 
 
 def task_examples(
@@ -257,34 +259,34 @@ def task_examples(
 
     Args:
         data: A file, or the folder of the task's official files.
-        source: What error messages call the model.
+        source: The name of the model in error messages.
         task: The name of the task; None for the task of the fine-tuning.
         split: The split to read if `data` has several.
         changes: New values of fields of the task, as in `with_changes`.
     """
-    (known,) = with_changes(task_of(metadata, name=task, source=source), changes=changes)
-    dataclasses.replace(metadata, max_length=known.max_length)  # InputError if it is too long
-    return known, known.read(examples_file(known, data, split=split), split=split)
+    (scored_task,) = with_changes(task_of(metadata, name=task, source=source), changes=changes)
+    dataclasses.replace(metadata, max_length=scored_task.max_length)  # InputError if too long
+    return scored_task, scored_task.read(examples_file(scored_task, data, split=split), split=split)
 
 
 def variant_examples(
     metadata: ModelMetadata, data: StrPath, **settings: Any
 ) -> tuple[Task, Sequence]:
-    """Returns `task_examples` that score an export; embeddings are scored on sentence pairs."""
+    """Returns the task and examples that score an export; for embeddings, sentence pairs."""
     changes = changes_by_field(settings["changes"])
-    settings["changes"] = {"max_length": metadata.max_length, **changes}  # as the export cuts
+    settings["changes"] = {"max_length": metadata.max_length, **changes}  # the export's limit
     if metadata.embedding is not None:
         settings["task"] = settings["task"] or SENTENCE_PAIRS_TASK.name
-    known, examples = task_examples(metadata, data, **settings)
-    known.check_labels(examples)
-    return known, examples
+    task, examples = task_examples(metadata, data, **settings)
+    task.check_labels(examples)
+    return task, examples
 
 
 def check_examples(read: Callable, model: str, data: str, **settings: Any) -> None:
-    """Reads the examples of a command with `read` before TensorFlow loads, unless this needs it."""
+    """Reads a command's examples with `read` before TensorFlow is imported, if possible."""
     if not is_tfds(data):
         check_exists(data, expected="a file or a folder")
-    folder = located(model)
+    folder = locate(model)
     if is_tfds(data) or settings["task"] in ZERO_SHOT or detect_format(folder) is not native:
         return
     with contextlib.redirect_stderr(io.StringIO()):

@@ -48,9 +48,9 @@ def study(
         for seed in range(1, seeds + 1)
     ]
     runs, summary, diverged = [], "", None
-    for number, each in enumerate(planned, start=1):
+    for index, each in enumerate(planned, start=1):
         folder = f"lr-{each.learning_rate:g}/seed-{each.seed}"
-        print(f"run {number} of {len(planned)}: {folder}", file=sys.stderr, flush=True)
+        print(f"run {index} of {len(planned)}: {folder}", file=sys.stderr, flush=True)
         scores, reason = {}, ""
         try:
             scores = run(each, output / folder)
@@ -67,7 +67,7 @@ def study(
 
 def _write(output: Path, runs: list[dict], *, metric: str, num_planned: int) -> str:
     """Links the best run, writes study.json and the report, and returns the summary."""
-    scores: dict[float, list[float]] = {}  # by learning rate; -inf for a run that diverged
+    scores: dict[float, list[float]] = {}  # learning rate -> scores; -inf if a run diverged
     for run in runs:
         score = rank(run["scores"].get(metric, math.nan))
         scores.setdefault(run["learning_rate"], []).append(score)

@@ -1,4 +1,4 @@
-"""Prepares the data and the model of a fine-tuning."""
+"""Prepares the data and the model of a fine-tuning run."""
 
 import dataclasses
 import sys
@@ -76,8 +76,8 @@ class TaskRun:
         for name, note in data.notes:
             print_field(name, note, file=sys.stderr)
         self.task, self.files, self.dev_examples = data.task, data.files, data.dev
-        number = min(self.recipe.max_train_examples or len(data.train), len(data.train))
-        self.examples = [data.train[i * len(data.train) // number] for i in range(number)]
+        size = min(self.recipe.max_train_examples or len(data.train), len(data.train))
+        self.examples = [data.train[i * len(data.train) // size] for i in range(size)]
         tokenizer = self.checkpoint.tokenizer
         self._encoded = self.task.encode(self.examples, tokenizer)
         self._dev_encoded = self.task.encode_to_score(self.dev_examples, tokenizer)
@@ -90,7 +90,7 @@ class TaskRun:
         if self.num_steps < 100:
             remedy = "try --batch-size 8 --epochs 8 (batch_size=8, num_epochs=8)"
             print_field("steps", f"only {self.num_steps} training steps; {remedy}", file=sys.stderr)
-        self.metadata, self.teacher = self._new_metadata(), None
+        self.metadata, self.teacher = self._build_metadata(), None
         if self.distillation is not None:
             student = {"student": self.metadata, "vocabulary": self.checkpoint.vocabulary}
             self.teacher = open_teacher(self.distillation, **student)
@@ -111,7 +111,7 @@ class TaskRun:
         if self.distillation is not None and not has_logits:
             raise InputError(f"{task.name} trains no encoder with logits; leave teacher out")
 
-    def _new_metadata(self) -> ModelMetadata:
+    def _build_metadata(self) -> ModelMetadata:
         task, recipe, source = self.task, self.recipe, self.checkpoint.metadata
         reads_pooler = KINDS[task.model].reads_pooled_output
         return ModelMetadata(
@@ -147,9 +147,9 @@ class TaskRun:
         return model
 
     def _new_parts(self) -> set[str]:
-        """Returns the parts with fresh weights: absent parts, heads of other tasks or labels."""
+        """Returns the parts that start with random weights: absent parts, heads of other tasks."""
         heads = KINDS[self.metadata.model].heads
-        new = {*missing_parts(self.checkpoint, heads=heads, metadata=self.metadata)}
+        new = set(missing_parts(self.checkpoint, heads=heads, metadata=self.metadata))
         old_task, new_task = (
             (each.model, each.labels, each.task.get("name"), each.task.get("text_columns"))
             for each in (self.checkpoint.metadata, self.metadata)
@@ -157,7 +157,7 @@ class TaskRun:
         return new if old_task == new_task else {*new, *heads}
 
     def _compile_trained(self) -> keras.Model:
-        """Returns the compiled part that is trained, or with a teacher its Distiller."""
+        """Returns the compiled part that is trained, in a Distiller if there is a teacher."""
         recipe = self.recipe
         trained = student = self.task.trained(self.model)
         self._predictor = Predictor(student)
@@ -211,7 +211,7 @@ class TaskRun:
     def scores(
         self, predictions: Sequence | None = None, *, loss: float | None = None
     ) -> dict[str, float]:
-        """Returns the scores of dev predictions, which are computed by default, and the loss."""
+        """Returns the scores and the loss; dev predictions that are not given are computed."""
         if predictions is None:
             outputs, loss = self.dev_outputs()
             predictions = self.dev_predictions(outputs)

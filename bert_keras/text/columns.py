@@ -8,7 +8,7 @@ import numpy as np
 
 from bert_keras.errors import InputError, quoted
 
-# Half of a pair, which has no UTF-8; a JSON escape can be one, as "\ud800".
+# Half of a surrogate pair, which UTF-8 cannot encode; a JSON escape such as "\ud800" gives one.
 _SURROGATE = re.compile("[\ud800-\udfff]")
 
 
@@ -21,7 +21,7 @@ def is_text(data: Any) -> bool:
     dtype = getattr(data, "dtype", None)
     if isinstance(data, list) or str(dtype) == "object":
         first = next(iter(data), None)
-        if isinstance(first, (tuple, list, np.ndarray)):  # words, or pairs, which are refused
+        if isinstance(first, (tuple, list, np.ndarray)):  # words, or pairs, which raise an error
             return any(isinstance(each, str) for each in first)
         return isinstance(first, (str, bytes))
     return "str" in str(dtype) or getattr(dtype, "kind", "") in ("S", "U")
@@ -46,8 +46,8 @@ def checked_columns(*columns: Iterable[str] | None) -> list[list[str]]:
             lists.append(list(column))
             check_texts(lists[-1])
     sizes = [len(column) for column in lists]
-    if len({*sizes}) > 1:
-        raise InputError(f"the columns have {sizes} texts; expected equal numbers")
+    if len(set(sizes)) > 1:
+        raise InputError(f"the columns have {sizes} texts; expected equally many")
     return lists
 
 
@@ -59,9 +59,9 @@ def check_column(column: object) -> None:
 
 
 def check_texts(texts: Sequence[Any]) -> None:
-    """Raises InputError if a text is not a string, or is one that UTF-8 cannot encode."""
-    for number, text in enumerate(texts):
+    """Raises InputError if a text is not a string, or is a string that UTF-8 cannot encode."""
+    for index, text in enumerate(texts):
         if not isinstance(text, str) or (not text.isascii() and _SURROGATE.search(text)):
             raise InputError(
-                f"text [{number}] is {quoted(text)}; expected a string of UTF-8 (pairs: two lists)"
+                f"text [{index}] is {quoted(text)}; expected a string of UTF-8 (pairs: two lists)"
             )

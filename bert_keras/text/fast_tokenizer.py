@@ -1,4 +1,4 @@
-"""Reads and builds the rules of a tokenizer.json, and tokenizes by them with character offsets.
+"""Reads and builds the rules of a tokenizer.json, and tokenizes by these rules.
 
 A tokenizer.json of the library `tokenizers` describes a byte-level BPE tokenizer (RoBERTa,
 ModernBERT) or a Unigram tokenizer (ALBERT, XLM-RoBERTa, KoBERT). The ids equal the ids of Hugging
@@ -20,12 +20,7 @@ from tokenizers.processors import ByteLevel, RobertaProcessing, TemplateProcessi
 
 from bert_keras.errors import InputError
 from bert_keras.files import StrPath, text_lines, write_text
-from bert_keras.text.tokenizer import (
-    TextTokenizer,
-    TokenizedText,
-    WordPieceTokenizer,
-    names_invalid_texts,
-)
+from bert_keras.text.tokenizer import TextTokenizer, TokenizedText, WordPieceTokenizer, checks_texts
 from bert_keras.text.vocab import SPECIAL_TOKENS, WORD_MARK, Specials, Vocabulary, in_order_of_ids
 
 BYTE_SPACE = "Ġ"  # the space in a token of byte-level BPE
@@ -51,13 +46,13 @@ VOCABULARY_FILE, RULES_FILE = "vocab.txt", "tokenizer.json"
 
 
 def vocabulary_in(folder: Path) -> Vocabulary | None:
-    """Returns the vocabulary that `write_vocabulary` wrote to `folder`, or None without one."""
+    """Returns the vocabulary that `write_vocabulary` wrote to `folder`, or None."""
     files = [folder / name for name in (VOCABULARY_FILE, RULES_FILE) if (folder / name).is_file()]
     return vocabulary_from(files[0]) if files else None
 
 
 def records_vocabulary(records: StrPath) -> Vocabulary:
-    """Returns the vocabulary in a folder of records; raises InputError without one."""
+    """Returns the vocabulary in a folder of records; raises InputError if there is none."""
     if (vocabulary := vocabulary_in(Path(records))) is None:
         raise InputError(
             f"{records} is not a folder of records with their vocab.txt or tokenizer.json; name "
@@ -92,32 +87,32 @@ def vocabulary_sha256(vocabulary: Vocabulary) -> str:
 
 
 def rules_vocabulary(rules: str, *, file: StrPath = RULES_FILE) -> Vocabulary:
-    """Returns the vocabulary of the text of a tokenizer.json, which an error calls `file`.
+    """Returns the vocabulary of `rules`, the text of a tokenizer.json; errors name it `file`.
 
-    The rules are converted from the older formats of published models to the current one.
+    Rules in the older formats of published models are converted to the current format.
     """
     try:
         source, tokenizer = json.loads(rules), Tokenizer.from_str(rules)
-        kind, split = type(tokenizer.model).__name__, json.dumps(source.get("pre_tokenizer"))
-        is_nested = kind == "BPE" and '"pretokenizers"' in split
-        if kind not in SPECIALS or SPLITTERS[kind] not in split or is_nested:
-            raise ValueError(f"a {kind} tokenizer that splits by {split}")
-        if kind == "BPE" and not source["model"]["merges"]:
+        model, splitter = type(tokenizer.model).__name__, json.dumps(source.get("pre_tokenizer"))
+        is_nested = model == "BPE" and '"pretokenizers"' in splitter
+        if model not in SPECIALS or SPLITTERS[model] not in splitter or is_nested:
+            raise ValueError(f"a {model} tokenizer that splits by {splitter}")
+        if model == "BPE" and not source["model"]["merges"]:
             raise ValueError("it has no merges")
     except Exception as error:  # the only class that `tokenizers` raises
-        raise InputError(f"{file} is damaged or of another kind ({error}); {SUPPORTED}") from error
+        raise InputError(f"{file} is damaged or of another type ({error}); {SUPPORTED}") from error
     tokens = source["model"]["vocab"]
-    ids = tokens if kind == "BPE" else {token: i for i, (token, _) in enumerate(tokens)}
+    ids = tokens if model == "BPE" else {token: i for i, (token, _) in enumerate(tokens)}
     ids = ids | {token["content"]: token["id"] for token in source.get("added_tokens") or ()}
-    known = SPECIALS[kind]
-    specials = next((each for each in known if ids.keys() >= {*each.tokens}), known[0])
+    known = SPECIALS[model]
+    specials = next((each for each in known if ids.keys() >= set(each.tokens)), known[0])
     return Vocabulary(in_order_of_ids(ids, file=os.fspath(file)), specials, tokenizer.to_str())
 
 
 def tokenizer_of(
     vocabulary: Vocabulary, *, lowercase: bool, shortens_first: bool = False
 ) -> TextTokenizer:
-    """Builds the tokenizer of a vocabulary; `lowercase` is only for WordPiece."""
+    """Builds the tokenizer of a vocabulary; only WordPiece uses `lowercase`."""
     vocabulary = replace(vocabulary, shortens_first=shortens_first)
     if vocabulary.rules:
         return FastTokenizer(vocabulary)
@@ -126,7 +121,7 @@ def tokenizer_of(
 
 def is_uncased(vocabulary: Vocabulary) -> bool:
     """Returns whether the rules of a vocabulary lower-case text."""
-    # A token cannot contain these characters: JSON writes its quotation marks as \".
+    # No token can contain this text, because JSON writes the quotation marks of tokens as \".
     return '"type":"Lowercase"' in vocabulary.rules
 
 
@@ -160,8 +155,8 @@ class FastTokenizer(TextTokenizer):
         settings |= dict.fromkeys(("truncation", "padding", "post_processor"))
         if settings["model"]["type"] == "Unigram":
             settings["added_tokens"] = []
-            # The added space keeps special tokens from matching text: Metaspace has replaced all
-            # spaces of the text.
+            # With the added space, special tokens match no text, because Metaspace has replaced
+            # all spaces of the text.
             tokens = settings["model"]["vocab"]
             for token in vocabulary.specials.tokens:
                 if (token_id := vocabulary.ids[token]) < len(tokens):
@@ -173,7 +168,7 @@ class FastTokenizer(TextTokenizer):
             prefixed = settings["pre_tokenizer"]["add_prefix_space"]
             self._tokenizer.post_processor = ByteLevel(add_prefix_space=prefixed, trim_offsets=True)
 
-    @names_invalid_texts
+    @checks_texts
     def encode_batch(self, texts: Sequence[str]) -> list[TokenizedText]:
         tokens, results = self.vocabulary.tokens, []
         num_removed = list(map(self._num_removed, texts))
@@ -184,7 +179,7 @@ class FastTokenizer(TextTokenizer):
             results.append(TokenizedText(encoding.ids, names, offsets))
         return results
 
-    @names_invalid_texts
+    @checks_texts
     def ids_batch(self, texts: Sequence[str]) -> list[list[int]]:
         return [each.ids for each in self._tokenizer.encode_batch_fast(texts)]
 
@@ -193,7 +188,7 @@ class FastTokenizer(TextTokenizer):
         return self._tokenizer.decoder.decode(tokens).strip()
 
     def _num_removed(self, text: str) -> int:
-        """Returns the number of leading characters that are removed and count in no offset."""
+        """Returns the number of leading characters that normalization removes."""
         normalizer = self._tokenizer.normalizer
         if normalizer is None:
             return 0
@@ -216,12 +211,12 @@ def byte_pair_rules(model: BPE, *, prefixed: bool = False) -> str:
 def unigram_rules(model: Any, *, lowercase: bool, keeps_accents: bool) -> str:
     """Builds the tokenizer.json of ALBERT's SentencePiece model, as transformers 4 does."""
     steps = unigram_steps(lowercase=lowercase, keeps_accents=keeps_accents)
-    unigrams = _with_divided_commas(model)
+    unigrams = _exclude_digit_commas(model)
     return _unigram_text(unigrams, [*steps, *_normalization(model)], ALBERT_SPECIALS)
 
 
 def sentencepiece_rules(model: Any) -> str:
-    """Builds the tokenizer.json that tokenizes as SentencePiece does: KerasHub's ALBERT."""
+    """Builds the tokenizer.json that tokenizes as SentencePiece does (ALBERT in KerasHub)."""
     tokens = [(each.piece, each.score) for each in model.pieces]
     unigrams = Unigram(tokens, unk_id=model.trainer_spec.unk_id, byte_fallback=False)
     return _unigram_text(unigrams, _normalization(model), ALBERT_SPECIALS)
@@ -229,7 +224,7 @@ def sentencepiece_rules(model: Any) -> str:
 
 def xlm_roberta_rules(model: Any) -> str:
     """Builds the tokenizer.json of a SentencePiece Unigram model, as XLMRobertaTokenizer does."""
-    # fairseq's ids: four special tokens, the tokens of the model but its first three, <mask>.
+    # The order of ids in fairseq: special tokens, the model's tokens from the fourth on, <mask>.
     pad, unk, cls, sep, mask = XLM_ROBERTA_SPECIALS.tokens
     tokens = [(token, 0.0) for token in (cls, pad, sep, unk)]
     tokens += [(each.piece, each.score) for each in model.pieces[3:]]
@@ -239,16 +234,16 @@ def xlm_roberta_rules(model: Any) -> str:
 
 def kobert_rules(model: Any) -> str:
     """Builds the tokenizer.json of KoBERT's SentencePiece Unigram model (SKTBrain/KoBERT)."""
-    # Dropping accents by NFKD decomposes Hangul, which SentencePiece composes again, as NFC does.
+    # NFKD, which drops accents, decomposes Hangul. SentencePiece composes it again, as NFC does.
     steps = [*unigram_steps(lowercase=False, keeps_accents=False), normalizers.NFC()]
-    unigrams = _with_divided_commas(model)
+    unigrams = _exclude_digit_commas(model)
     return _unigram_text(unigrams, [*steps, *_normalization(model)], KOBERT_SPECIALS)
 
 
-def _with_divided_commas(model) -> Unigram:
-    """Returns the tokens; a token that ends in a digit and a comma gets EXCLUDED_SCORE."""
+def _exclude_digit_commas(model) -> Unigram:
+    """Returns the model with EXCLUDED_SCORE for tokens that end in a digit and a comma."""
     # The tokenizers of ALBERT (tokenization.py of Lan et al.) and XLNet separate a comma from the
-    # digit before it. With this score, such a token is never chosen.
+    # digit before it, so they never choose such a token.
     tokens = []
     for each in model.pieces:
         is_divided = each.piece.endswith(",") and each.piece[-2:-1].isdigit()
@@ -290,7 +285,7 @@ def unigram_steps(*, lowercase: bool, keeps_accents: bool) -> list[normalizers.N
 
 
 def _add_specials(tokenizer: Tokenizer, tokens: tuple[str, ...]) -> dict:
-    """Registers the special tokens and returns their ids; KeyError if one is not a token."""
+    """Registers the special tokens, which the model must contain, and returns their ids."""
     vocabulary = tokenizer.get_vocab()
     ids = {token: vocabulary[token] for token in tokens}
     *others, mask = tokens

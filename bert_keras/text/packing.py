@@ -70,11 +70,14 @@ def encode_masked(
         tokenizer: The tokenizer of the model, such as `model.tokenizer`.
         texts: The first text of each row.
         text_pairs: The second text of each row.
-        max_length: Maximum number of tokens of a row, as for `encode`, which has the same errors.
+        max_length: Maximum number of tokens of a row, special tokens included.
 
     Returns:
         The arrays of `encode`, and `masked_lm_positions`, int32 [B,P], the positions of the mask
         tokens of each row, padded with 0.
+
+    Raises:
+        InputError: As for `encode`.
     """
     columns = checked_columns(texts, text_pairs)
     ids = [ids_with_masks(column, tokenizer) for column in columns]
@@ -91,18 +94,18 @@ def ids_with_masks(texts: Sequence[str], tokenizer: "TextTokenizer") -> list[lis
     parts = [re.split(MASK_PATTERN, text) for text in texts]
     ids = iter(tokenizer.ids_batch(list(chain.from_iterable(parts))))
     mask_id = tokenizer.vocabulary.mask_id
-    return [list(chain.from_iterable((mask_id, *next(ids)) for _ in each))[1:] for each in parts]
+    return [list(chain.from_iterable((mask_id, *next(ids)) for _ in text))[1:] for text in parts]
 
 
 class TextSpans(NamedTuple):
     """M texts, ordered by row and column, and their positions in packed rows; int [M] each."""
 
     rows: np.ndarray  # the row of each text
-    columns: np.ndarray  # of the first token of each text, after [CLS] or the preceding [SEP]s
-    starts: np.ndarray  # the index of the first token in the flat array
-    lengths: np.ndarray  # in tokens
+    columns: np.ndarray  # the column of the text's first token, after [CLS] or [SEP]
+    starts: np.ndarray  # the index of the text's first token in the flat array
+    lengths: np.ndarray  # the number of tokens
     segments: np.ndarray  # segment ids
-    sequences: np.ndarray  # numbers of the sequences within a row, from 1
+    sequences: np.ndarray  # sequence ids, which count from 1 in each row
 
 
 def span_indices(starts: np.ndarray, lengths: np.ndarray) -> np.ndarray:
@@ -126,12 +129,13 @@ def truncated_lengths(
 
     Args:
         length_a: The length of A, an integer or an array.
-        length_b: The length of B, as A's.
+        length_b: The length of B, an integer or an array.
         limit: Maximum number of tokens.
         shortens_first: Whether A, not B, loses a token if both are equally long (transformers).
     """
-    gains = length_a > length_b if shortens_first else 1
-    truncated_a = np.minimum(length_a, np.maximum(limit - length_b, (limit + gains) // 2))
+    # If both texts are cut and `limit` is odd, A gets the extra token where this is 1.
+    extra = length_a > length_b if shortens_first else 1
+    truncated_a = np.minimum(length_a, np.maximum(limit - length_b, (limit + extra) // 2))
     return truncated_a, np.minimum(length_b, limit - truncated_a)
 
 
@@ -166,10 +170,10 @@ def pack(
         lengths_NK = np.stack(truncated_lengths(*lengths.reshape(shape), **rule), axis=1)
     longest = int((lengths_NK.sum(axis=1) + num_specials).max(initial=0))
     length = num_columns(longest, max_length)
-    return packed_texts(tokens, starts_NK, lengths_NK, length=length, vocabulary=vocabulary)
+    return pack_texts(tokens, starts_NK, lengths_NK, length=length, vocabulary=vocabulary)
 
 
-def packed_texts(
+def pack_texts(
     tokens: np.ndarray,
     starts_NK: np.ndarray,
     lengths_NK: np.ndarray,
@@ -182,25 +186,25 @@ def packed_texts(
     Args:
         tokens: int [M], the ids of all texts.
         starts_NK: int, the index in `tokens` of the first token of each text.
-        lengths_NK: int, the tokens of each text, which must fit.
-        length: The columns T of the rows.
+        lengths_NK: int, the number of tokens of each text; the texts must fit.
+        length: The number T of columns.
     """
     num_rows, num_texts = starts_NK.shape
     num_separators = vocabulary.specials.num_separators
-    # Special tokens before each text: [CLS] before the first, separators before the others.
-    before_K = np.where(np.arange(num_texts) == 0, 1, num_separators)
+    # The special tokens before each text are [CLS] for the first text, otherwise separators.
+    num_before_K = np.where(np.arange(num_texts) == 0, 1, num_separators)
     spans = TextSpans(
         rows=np.repeat(np.arange(num_rows), num_texts),
-        columns=(np.cumsum(lengths_NK + before_K, axis=1) - lengths_NK).ravel(),
+        columns=(np.cumsum(lengths_NK + num_before_K, axis=1) - lengths_NK).ravel(),
         starts=starts_NK.ravel(),
         lengths=lengths_NK.ravel(),
         segments=np.tile(np.arange(num_texts), num_rows),
         sequences=np.ones(starts_NK.size, np.int64),
     )
-    return packed(tokens, spans, num_rows=num_rows, length=length, vocabulary=vocabulary)
+    return pack_spans(tokens, spans, num_rows=num_rows, length=length, vocabulary=vocabulary)
 
 
-def packed(
+def pack_spans(
     tokens: np.ndarray, spans: TextSpans, *, num_rows: int, length: int, vocabulary: Vocabulary
 ) -> dict[str, np.ndarray]:
     """Packs texts into rows at their positions; returns the arrays of `pack`.
@@ -212,11 +216,11 @@ def packed(
     specials = vocabulary.specials
     num_separators = specials.num_separators
     runs = _Runs.of(spans, num_rows=num_rows, length=length, num_separators=num_separators)
-    indices = runs.repeated(spans.starts - runs.text_starts, np.int64)
+    indices = runs.repeat(spans.starts - runs.text_starts, np.int64)
     indices += np.arange(num_rows * length)
-    is_text = runs.repeated(np.ones(len(spans.rows)), np.int32)
-    # At special tokens this reads some neighbouring id, which the lines below overwrite; "clip"
-    # keeps these indices inside `tokens`.
+    is_text = runs.repeat(np.ones(len(spans.rows)), np.int32)
+    # For special tokens, this reads a neighbouring id, which is overwritten below; "clip" keeps
+    # these indices inside `tokens`.
     input_ids = np.take(tokens, indices, mode="clip") if len(tokens) else np.zeros_like(indices)
     input_ids = input_ids.astype(np.int32)
     np.copyto(input_ids, vocabulary.pad_id, where=is_text == 0)
@@ -228,7 +232,7 @@ def packed(
     return {
         "input_ids": input_ids.reshape(shape),
         "input_mask": is_text.reshape(shape),
-        "segment_ids": runs.repeated(segments, np.int32).reshape(shape),
+        "segment_ids": runs.repeat(segments, np.int32).reshape(shape),
     }
 
 
@@ -245,17 +249,17 @@ def packing_features(
     runs = _Runs.of(spans, num_rows=num_rows, length=length, num_separators=num_separators)
     first_text = np.maximum.accumulate(np.where(runs.is_first, np.arange(len(runs.is_first)), 0))
     starts = runs.starts[first_text]
-    sequence_ids = runs.repeated(spans.sequences, np.int32)
-    position_ids = np.arange(num_rows * length, dtype=np.int32) - runs.repeated(starts, np.int32)
+    sequence_ids = runs.repeat(spans.sequences, np.int32)
+    position_ids = np.arange(num_rows * length, dtype=np.int32) - runs.repeat(starts, np.int32)
     position_ids[sequence_ids == 0] = 0
     features = {"position_ids": position_ids, "sequence_ids": sequence_ids}
     return {name: values.reshape(num_rows, length) for name, values in features.items()}
 
 
 class _Runs(NamedTuple):
-    """Divides the flattened rows into runs: padding, which may be empty, a text, ..., padding.
+    """Divides the flattened rows into alternating runs: padding, text, padding, ..., padding.
 
-    The run of a text includes the [SEP] after it, and the [CLS] or second [SEP] before it.
+    The run of a text includes the special tokens after and before it; padding may be empty.
     """
 
     is_first: np.ndarray  # bool [M], whether the text is the first of its sequence
@@ -275,7 +279,7 @@ class _Runs(NamedTuple):
         lengths = np.diff(bounds, prepend=0, append=num_rows * length)
         return cls(is_first, text_starts, starts, ends, lengths)
 
-    def repeated(self, values: np.ndarray, dtype) -> np.ndarray:
+    def repeat(self, values: np.ndarray, dtype) -> np.ndarray:
         """Repeats the value of each text at all positions of its run; padding gets 0."""
         run_values = np.zeros(len(self.lengths), dtype)
         run_values[1::2] = values

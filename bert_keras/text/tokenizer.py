@@ -27,12 +27,10 @@ from bert_keras.text.packing import encode, flatten, span_indices
 from bert_keras.text.vocab import Vocabulary
 
 MAX_WORD_CHARACTERS = 200  # longer words are [UNK] (google-research/bert WordpieceTokenizer)
-MAX_CACHED_WORDS = 400_000  # a larger cache is cleared; about 150 bytes each
-PUNCTUATION = r"([!-/:-@\[-`{-~])"  # of ASCII; each mark is a word
+MAX_CACHED_WORDS = 400_000  # a larger cache is cleared; a word takes about 150 bytes
+PUNCTUATION = r"([!-/:-@\[-`{-~])"  # ASCII punctuation; each mark is a word
 # Characters that `str.translate` removes.
-_CONTROLS = dict.fromkeys([*range(32), *range(0x7F, 0xA0), 0xFFFD])
-for _space in "\t\n\r":
-    del _CONTROLS[ord(_space)]
+_CONTROLS = dict.fromkeys({*range(32), *range(0x7F, 0xA0), 0xFFFD} - set(map(ord, "\t\n\r")))
 _CJK = re.compile(
     "[\u4e00-\u9fff\u3400-\u4dbf\U00020000-\U0002a6df\U0002a700-\U0002b73f\U0002b740-\U0002b81f"
     "\U0002b820-\U0002ceaf\uf900-\ufaff\U0002f800-\U0002fa1f]"
@@ -52,8 +50,8 @@ class TokenizedText(NamedTuple):
     offsets: list[tuple[int, int]]
 
 
-def names_invalid_texts(method: Callable[..., _Result]) -> Callable[..., _Result]:
-    """Lets a method of a tokenizer raise the InputError of `check_texts` if it fails."""
+def checks_texts(method: Callable[..., _Result]) -> Callable[..., _Result]:
+    """Makes a method of a tokenizer raise the InputError of `check_texts` for invalid texts."""
 
     @wraps(method)
     def checked(self, texts: Sequence[str]) -> _Result:
@@ -109,7 +107,7 @@ class TextTokenizer(abc.ABC):
 
 
 def normalizer(*, lowercase: bool) -> BertNormalizer:
-    """Returns a normalizer: clean text, spaces around CJK characters, perhaps lower case."""
+    """Returns a normalizer that cleans text, puts spaces around CJK characters, may lower-case."""
     return BertNormalizer(strip_accents=lowercase, lowercase=lowercase)
 
 
@@ -133,15 +131,15 @@ class WordPieceTokenizer(TextTokenizer):
         self.vocabulary = vocabulary
         self.lowercase = lowercase
         # No special token is registered, so "[SEP]" in a user's text stays plain text.
-        most = MAX_WORD_CHARACTERS
-        model = WordPiece(vocabulary.ids, unk_token="[UNK]", max_input_chars_per_word=most)
+        limit = MAX_WORD_CHARACTERS
+        model = WordPiece(vocabulary.ids, unk_token="[UNK]", max_input_chars_per_word=limit)
         self._tokenizer = Tokenizer(model)
         self._tokenizer.normalizer = normalizer(lowercase=lowercase)
         self._tokenizer.pre_tokenizer = BertPreTokenizer()
         self._exceptions = _ExceptionalCharacters(lowercase=lowercase)
         self._cache = WordCache(self._ids_of_words)
 
-    @names_invalid_texts
+    @checks_texts
     def encode_batch(self, texts: Sequence[str]) -> list[TokenizedText]:
         def fast(texts):
             encodings = self._tokenizer.encode_batch(list(map(self._with_sigmas, texts)))
@@ -149,12 +147,12 @@ class WordPieceTokenizer(TextTokenizer):
 
         return _split_map(texts, self._exceptions.are_in, self._exact, fast)
 
-    @names_invalid_texts
+    @checks_texts
     def flat_ids(self, texts: Sequence[str]) -> tuple[np.ndarray, np.ndarray]:
         """Same as `TextTokenizer.flat_ids`, but with a cache of words, which is not thread-safe."""
         return self._cache.flat_ids(list(map(self._with_sigmas, texts)))
 
-    @names_invalid_texts
+    @checks_texts
     def ids_batch(self, texts: Sequence[str]) -> list[list[int]]:
         def fast(texts):
             texts = list(map(self._with_sigmas, texts))
@@ -215,14 +213,14 @@ def _split_map(
 
 
 class WordCache:
-    """Tokenizes many texts into flat ids, and each distinct word only once, by `tokenize`."""
+    """Tokenizes texts into flat ids; calls `tokenize` only once for each distinct word."""
 
     def __init__(self, tokenize: Callable[[Sequence[str]], Sequence[Sequence[int]]]):
         self._tokenize = tokenize
         self._clear()
 
     def _clear(self) -> None:
-        self._numbers = defaultdict(count().__next__)  # of the words, in the order of arrival
+        self._indices = defaultdict(count().__next__)  # word -> its index, in order of arrival
         self._ids = np.empty(0, np.int32)
         self._starts = self._lengths = np.zeros(0, np.int64)
 
@@ -231,22 +229,29 @@ class WordCache:
         import pyarrow as pa  # slow to import
         import pyarrow.compute as pc
 
-        if len(self._numbers) > MAX_CACHED_WORDS:
+        if len(self._indices) > MAX_CACHED_WORDS:
             self._clear()
-        spaced = pc.replace_substring_regex(pa.array(texts, pa.string()), PUNCTUATION, r" \1 ")
+        # `pa.array` would import pandas, if it is installed, which takes longer than pyarrow.
+        raw = [text.encode() for text in texts]
+        ends = np.cumsum([0, *map(len, raw)], dtype=np.int64)
+        buffers = map(pa.py_buffer, (ends, b"".join(raw)))
+        array = pa.LargeStringArray.from_buffers(len(raw), *buffers)
+        spaced = pc.replace_substring_regex(array, PUNCTUATION, r" \1 ")
         columns = pc.split_pattern(spaced, " ")
         encoded = columns.values.dictionary_encode()
-        words, num_known = encoded.dictionary.to_pylist(), len(self._numbers)
+        words, num_known = encoded.dictionary.to_pylist(), len(self._indices)
         try:
-            numbers = np.fromiter(map(self._numbers.__getitem__, words), np.int64, len(words))
-            self._add([words[index] for index in np.flatnonzero(numbers >= num_known)])
-        except BaseException:  # the dictionary may have words without ids
+            indices = np.fromiter(map(self._indices.__getitem__, words), np.int64, len(words))
+            self._add([words[position] for position in np.flatnonzero(indices >= num_known)])
+        except BaseException:  # the cache may have words without ids
             self._clear()
             raise
-        indices = numbers[encoded.indices.to_numpy()]
+        arrays = (encoded.indices, columns.offsets)  # their `to_numpy` would import pandas too
+        word_indices, offsets = (np.asarray(np.from_dlpack(each), np.int64) for each in arrays)
+        indices = indices[word_indices]
         lengths = self._lengths[indices]
         ids = self._ids[span_indices(self._starts[indices], lengths)]
-        bounds = np.append(0, np.cumsum(lengths))[columns.offsets.to_numpy()]
+        bounds = np.append(0, np.cumsum(lengths))[offsets]
         return ids, np.diff(bounds)
 
     def _add(self, words: list[str]) -> None:
@@ -258,7 +263,7 @@ class WordCache:
 
 
 class _ExceptionalCharacters:
-    """Finds characters that `tokenizers` treats differently, by a test of each new character.
+    """Finds characters that `tokenizers` treats differently; it tests each character once.
 
     The library drops characters of private use, does not treat U+2B820 to U+2B91F as CJK, and has
     other Unicode tables than Python for some hundred characters.
@@ -282,7 +287,7 @@ class _ExceptionalCharacters:
 
     def _is_exceptional(self, character: str) -> bool:
         if unicodedata.combining(character) and unicodedata.category(character) != "Mn":
-            return True  # it remains, and reordering the marks also reorders their offsets
+            return True  # it is kept, and when marks are reordered, so are their offsets
         text = f"a{character}B"
         fast = self._splitter.pre_tokenize_str(self._normalizer.normalize_str(text))
         exact = google_words(text, lowercase=self._lowercase)
@@ -293,13 +298,13 @@ class GoogleWord(NamedTuple):
     """One word of a text."""
 
     text: str
-    indices: tuple[int, ...]  # for each character, the index of its source in the text
+    indices: tuple[int, ...]  # for each character, the index of its source character
 
 
 def google_words(text: str, *, lowercase: bool) -> list[GoogleWord]:
     """Splits text into words as google-research/bert `tokenization.py` (BasicTokenizer) does."""
     words: list[list[_IndexedCharacter]] = [[]]
-    for character, index in _lowered(text) if lowercase else _cleaned(text):
+    for character, index in _lower_case(text) if lowercase else _clean(text):
         if character.isspace():
             words.append([])
         elif is_alone(character):
@@ -327,21 +332,21 @@ def is_alone(character: str) -> bool:
 
 
 def with_small_sigmas(text: str) -> str:
-    """Lower-cases the capital sigmas of a text: to ς at the end of a word, otherwise to σ."""
+    """Replaces each capital sigma of a text by ς at the end of a word, otherwise by σ."""
     cleaned = text.translate(_CONTROLS).replace("İ", "i")  # "İ".lower() has two characters
     sigmas = (small for large, small in zip(cleaned, cleaned.lower(), strict=True) if large == "Σ")
     return re.sub("Σ", lambda _: next(sigmas), text)
 
 
-def _cleaned(text: str) -> list[_IndexedCharacter]:
+def _clean(text: str) -> list[_IndexedCharacter]:
     return [(character, index) for index, character in enumerate(text) if not is_dropped(character)]
 
 
-def _lowered(text: str) -> list[_IndexedCharacter]:
-    """Returns the characters in lower case and without accents, by NFD in canonical order."""
+def _lower_case(text: str) -> list[_IndexedCharacter]:
+    """Returns the characters of the text's NFD, in lower case and without accents."""
     decomposed = [
         (part, index)
-        for character, index in _cleaned(with_small_sigmas(text))
+        for character, index in _clean(with_small_sigmas(text))
         for part in unicodedata.normalize("NFD", character.lower())
     ]
     ordered: list[_IndexedCharacter] = []

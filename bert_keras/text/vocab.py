@@ -40,12 +40,12 @@ class Vocabulary:
         tokens: The tokens; the index of a token is its id.
         specials: The special tokens, and how two texts are packed with them.
         rules: The text of the tokenizer.json that splits texts; "" for WordPiece.
-        shortens_first: How long pairs are cut; see `packing.truncated_lengths`.
-        pad_id: The id of a special token, as `unk_id`, `cls_id`, `sep_id` and `mask_id`.
+        shortens_first: Which text of a pair is cut first; see `packing.truncated_lengths`.
+        pad_id: The id of the padding token; `unk_id`, `cls_id`, `sep_id` and `mask_id` correspond.
 
     Raises:
-        InputError: A special token is missing, or a token is empty or occurs twice, or a token of
-            WordPiece contains white space, or SentencePiece made the tokens and there are no rules.
+        InputError: A special token is missing, a token is empty or occurs twice, a token of
+            WordPiece contains white space, or tokens of SentencePiece come without rules.
 
     Example:
 
@@ -68,15 +68,15 @@ class Vocabulary:
     def __post_init__(self):
         object.__setattr__(self, "tokens", tuple(self.tokens))
         for line, token in enumerate(self.tokens, start=1):
-            is_divided = not self.rules and not _ASCII_SPACES.isdisjoint(token)
-            if not token or is_divided or self.ids[token] + 1 != line:
+            has_space = not self.rules and not _ASCII_SPACES.isdisjoint(token)
+            if not token or has_space or self.ids[token] + 1 != line:
                 raise InputError(
                     f"line {line} of the vocabulary, {quoted(token)}, is blank, contains white "
                     "space or is repeated later; write only a token on this line, or [unusedN]"
                 )
-        is_wordpiece = self.rules or any(token.startswith("##") for token in self.tokens)
         marked = [token for token in self.tokens if token.startswith(WORD_MARK) and token[1:]]
-        if marked and not is_wordpiece:  # monologg/kobert has a vocab.txt of this kind
+        is_wordpiece = any(token.startswith("##") for token in self.tokens)
+        if marked and not self.rules and not is_wordpiece:  # as the vocab.txt of monologg/kobert
             raise InputError(
                 f"the vocabulary has tokens of SentencePiece, such as {marked[:1]}; add the "
                 "spiece.model or tokenizer.json of the checkpoint"
@@ -102,7 +102,7 @@ class Vocabulary:
         return "".join(f"{token}\n" for token in self.tokens)
 
     def padded(self, size: int) -> "Vocabulary":
-        """Appends tokens named [unusedN], also to the rules, until there are `size` tokens."""
+        """Appends tokens [unusedN] to the tokens and the rules until there are `size` tokens."""
         fillers = (token for n in count() if (token := f"[unused{n}]") not in self.ids)
         added, rules = list(islice(fillers, max(0, size - len(self)))), self.rules
         if rules:
@@ -145,9 +145,9 @@ def in_order_of_ids(ids: Mapping[str, int], *, file: str) -> tuple[str, ...]:
 
 
 def seems_lowercase(vocabulary: Vocabulary | None) -> bool:
-    """Estimates from the vocabulary whether a tokenizer lower-cases text; True without one."""
+    """Guesses from a vocabulary whether its tokenizer lower-cases text; for None, returns True."""
     tokens = () if vocabulary is None else vocabulary.tokens
-    # Lower-casing also decomposes Hangul. Tokens in brackets, [MASK] and <S>, do not count.
+    # Lower-casing also decomposes Hangul. Tokens in brackets, such as [MASK], are not considered.
     return all(
         token == token.lower() or (token[0], token[-1]) in {("[", "]"), ("<", ">")}
         for token in tokens

@@ -1,1 +1,1 @@
-"""Losses, optimizer, schedule, callbacks, checkpoints."""
+"""Losses, optimizers, schedules, callbacks and the saved states of a run."""

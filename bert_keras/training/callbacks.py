@@ -14,18 +14,18 @@ from bert_keras.training.tensorboard import EventFile
 class FitSettings:
     """Settings of `fit_resumable`: the length of the training, the saved states and the logs."""
 
-    stage: str  # the name of the run on the progress bar
+    stage: str  # name of the run on the progress bar
     output: Path  # folder for checkpoints/ and logs/
-    num_steps: int  # step of the optimizer at which the run ends
+    num_steps: int  # the run ends at this step of the optimizer
     steps_per_epoch: int  # steps of a Keras epoch; the last epoch may be shorter
     epochs_per_checkpoint: int  # epochs between two saved states and two held-out scores
     keep_checkpoints: int  # number of newest states to keep
     batch_size: int  # rows of the global batch
     tokens_per_example: float  # mean number of tokens without padding, for the speed curve
     flops_per_example: int = 0  # forward and backward, for the curve of model FLOPs; 0 omits it
-    examples_per_epoch: int | None = None  # for the progress bar; None counts whole batches
+    examples_per_epoch: int | None = None  # on the progress bar; None counts whole batches
     points_per_epoch: int = 1  # points on the TensorBoard curves per epoch
-    max_skipped: int | None = None  # see Guard; None trains without a Guard
+    max_skipped: int | None = None  # argument of Guard, or None to train without it
 
 
 def tag(log_name: str) -> str:
@@ -36,8 +36,8 @@ def tag(log_name: str) -> str:
     name = log_name.removeprefix("val_")
     if "/" in name:
         return name
-    *head, kind = name.split("_")
-    return f"{kind}/{'_'.join(head) or 'total'}"
+    *output, quantity = name.split("_")
+    return f"{quantity}/{'_'.join(output) or 'total'}"
 
 
 class TensorBoardLog(keras.callbacks.Callback):
@@ -45,7 +45,7 @@ class TensorBoardLog(keras.callbacks.Callback):
 
     A point is the mean over the steps since the preceding point, at the step of the optimizer.
     logs/train contains loss/*, accuracy/*, speed/*, optimizer/learning_rate and
-    optimizer/gradient_norm (of the last step, before clipping), logs/held_out the logs "val_*".
+    optimizer/gradient_norm (last step, before clipping). logs/held_out contains the logs "val_*".
     """
 
     def __init__(self, settings: FitSettings):
@@ -55,7 +55,7 @@ class TensorBoardLog(keras.callbacks.Callback):
         self.files: dict[str, EventFile] = {}
 
     def on_epoch_begin(self, epoch: int, logs: dict | None = None):
-        self.num_steps = 0  # since the last point
+        self.num_steps = 0  # steps since the last point
 
     def on_train_batch_end(self, batch: int, logs: dict | None = None):
         is_last = batch + 1 == self.params["steps"] or self.model.stop_training
@@ -65,7 +65,7 @@ class TensorBoardLog(keras.callbacks.Callback):
             wait_for(logs)
             self.end = time.perf_counter()
         if self.num_steps == 1:
-            self.start = self.end  # of the second step
+            self.start = self.end  # the second step starts when the first one ends
         if is_point and not is_last:
             synchronize(self.model)
             self._write_point(logs or {})
@@ -76,7 +76,7 @@ class TensorBoardLog(keras.callbacks.Callback):
         self._write_point(logs or {})
 
     def _write_point(self, logs: dict) -> None:
-        optimizer, runs = self.model.optimizer, {"train": self._speed(), "held_out": {}}
+        optimizer, runs = self.model.optimizer, {"train": self._compute_speed(), "held_out": {}}
         for name, value in logs.items():
             runs["held_out" if name.startswith("val_") else "train"][tag(name)] = value
         rate = keras.ops.convert_to_numpy(optimizer.learning_rate)
@@ -88,7 +88,7 @@ class TensorBoardLog(keras.callbacks.Callback):
             if values:
                 self.files[run].scalars(values, step=int(optimizer.iterations.numpy()))
 
-    def _speed(self) -> dict[str, float]:
+    def _compute_speed(self) -> dict[str, float]:
         # The first step may include tracing or an evaluation.
         if self.num_steps < 2:
             return {}
@@ -111,7 +111,7 @@ def wait_for(logs: dict | None) -> None:
 
 
 def synchronize(model: keras.Model) -> None:
-    """Updates the variables of a model within an epoch, where Keras' JAX trainer does not."""
+    """Updates the variables of a model within an epoch, which Keras' JAX trainer does not do."""
     if keras.config.backend() == "jax":
         model.jax_state_sync()
 

@@ -12,14 +12,14 @@ from bert_keras.checkpoints.tensors import named_weights
 from bert_keras.distribution.strategy import is_chief
 from bert_keras.errors import InputError
 from bert_keras.files import write_text
-from bert_keras.training.states import unusable, write_arrays
+from bert_keras.training.states import unusable_error, write_arrays
 
 HISTORY, BEST = "evaluations.json", "best.npz"
 Evaluate = Callable[[], Mapping[str, float]]
 
 
 class DivergedError(InputError):
-    """A training whose loss or gradients, as the clause `reason` says, are not finite."""
+    """Raised if the loss or gradients are not finite; the clause `reason` says which."""
 
     def __init__(self, reason: str):
         super().__init__(
@@ -38,7 +38,7 @@ class Evaluations(keras.callbacks.Callback):
     Args:
         evaluate: Returns the scores of the current weights, and `loss` if there is one.
         metric: The name of the score to maximise.
-        patience: The training ends after so many epochs without a better score; 0 for never.
+        patience: The training ends after this many epochs without a better score; 0 means never.
     """
 
     def __init__(self, evaluate: Evaluate, *, metric: str, folder: Path, patience: int = 0):
@@ -50,7 +50,7 @@ class Evaluations(keras.callbacks.Callback):
 
     @property
     def best(self) -> dict[str, float]:
-        """The first evaluation with the best score and, if several have it, the lowest loss."""
+        """The evaluation with the best score; among equal ones the lowest loss, then the first."""
         return max(self.history, key=lambda each: (rank(each[self.metric]), -each.get("loss", 0.0)))
 
     @property
@@ -64,7 +64,7 @@ class Evaluations(keras.callbacks.Callback):
         """Removes the evaluations after a saved step, because a resumed run repeats them."""
         self.history = [scores for scores in self.history if scores["step"] <= step]
         if len(self.history) < num_epochs:
-            raise unusable(self.folder / HISTORY, "is missing or incomplete")
+            raise unusable_error(self.folder / HISTORY, "is missing or incomplete")
 
     def on_epoch_end(self, epoch: int, logs: dict):  # Keras always passes logs
         scores, step = dict(self.evaluate()), int(self.model.optimizer.iterations.numpy())
@@ -88,7 +88,7 @@ class Evaluations(keras.callbacks.Callback):
     def restore_best(self, model: keras.Model) -> None:
         """Loads the best weights into a model; raises InputError if they are missing."""
         if not (self.folder / BEST).is_file():
-            raise unusable(self.folder / BEST, "is missing or incomplete")
+            raise unusable_error(self.folder / BEST, "is missing or incomplete")
         with np.load(self.folder / BEST) as arrays:
             for name, weight in named_weights(model).items():
                 weight.assign(arrays[name])

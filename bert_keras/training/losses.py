@@ -1,4 +1,4 @@
-"""The losses and metrics of pretraining, as in the original BERT, and of distillation."""
+"""Losses and metrics of pretraining and distillation; `bert_keras.layers` explains suffixes."""
 
 from collections.abc import Sequence
 
@@ -28,16 +28,16 @@ class MaskedLMLoss(GlobalLoss):
     def call(self, y_true: Tensor, y_pred: Tensor):
         targets_X = ops.reshape(y_true, (-1,))
 
-        @ops.custom_gradient  # on a CPU in half the time of Keras
+        @ops.custom_gradient  # takes half the time of Keras' loss on a CPU
         def cross_entropy(logits_XV):
             shifted_XV = logits_XV - ops.max(logits_XV, axis=-1, keepdims=True)
-            target_logits_X, exp_XV = _target_logits(shifted_XV, targets_X), ops.exp(shifted_XV)
+            target_logits_X, exp_XV = _gather_targets(shifted_XV, targets_X), ops.exp(shifted_XV)
             sum_X = ops.sum(exp_XV, axis=-1)
 
             def gradient(upstream_X):
                 scale_X = upstream_X / sum_X
                 at_targets_X = ops.exp(target_logits_X) * scale_X - upstream_X
-                tokens_X = _tokens(logits_XV, targets_X)
+                tokens_X = _clip_to_ids(logits_XV, targets_X)
                 if keras.backend.backend() == "jax":  # XLA on a GPU fuses this, but not a scatter
                     is_target_XV = ops.arange(logits_XV.shape[-1]) == tokens_X[:, None]
                     return exp_XV * scale_X[:, None] - is_target_XV * upstream_X[:, None]
@@ -54,9 +54,9 @@ class MaskedLMLoss(GlobalLoss):
 class ReplacedTokenLoss(GlobalLoss):
     """The loss of a discriminator: sum(weight x binary cross-entropy) / (sum(weight) + 1e-6).
 
-    `y_pred` [B, T, 2] has the logit that a token was replaced, and 1 if it was, else 0. `y_true` is
-    not read. `sample_weight` [B, T] is 1 for a token and 0 for padding. Source: run_pretraining.py
-    of Clark et al. 2020.
+    `y_pred` [B, T, 2] has the logit that a token was replaced, and 1 if it was replaced, otherwise
+    0. `y_true` is not read. `sample_weight` [B, T] is 1 for a token and 0 for padding. Source:
+    run_pretraining.py of Clark et al. 2020.
     """
 
     epsilon = 1e-6
@@ -87,14 +87,14 @@ def is_replaced(y_true: Tensor, y_pred: Tensor):
     return _unstack(y_pred)[1]
 
 
-def _target_logits(logits_XV, targets_X):
-    """Returns the logit of each target [X]; NaN if the target is not in the range of V."""
-    tokens_X = _tokens(logits_XV, targets_X)
+def _gather_targets(logits_XV, targets_X):
+    """Returns the logit of each target [X], or NaN if the target is not a token id."""
+    tokens_X = _clip_to_ids(logits_XV, targets_X)
     logits_X = ops.take_along_axis(logits_XV, tokens_X[:, None], axis=-1)[:, 0]
     return ops.where(ops.cast(targets_X, "int32") == tokens_X, logits_X, float("nan"))
 
 
-def _tokens(logits_XV, targets_X):
+def _clip_to_ids(logits_XV, targets_X):
     """Returns the column of each target; targets out of range are clipped to 0 or V - 1."""
     return ops.clip(ops.cast(targets_X, "int32"), 0, logits_XV.shape[-1] - 1)
 
@@ -104,8 +104,9 @@ def is_best(y_true: Tensor, y_pred: Tensor):
     """Returns whether the logit of the target int [...] is the highest of its logits [..., V]."""
     # With TensorFlow, `ops.argmax` takes ten times as long as `ops.max`.
     logits_XV = ops.reshape(y_pred, (-1, y_pred.shape[-1]))
-    highest_X = ops.max(logits_XV, axis=-1, keepdims=True)[:, 0]  # as in the loss: one pass
-    best_X = _target_logits(logits_XV, ops.reshape(y_true, (-1,))) >= highest_X
+    # The same operation as in the loss, so that it is computed once.
+    highest_X = ops.max(logits_XV, axis=-1, keepdims=True)[:, 0]
+    best_X = _gather_targets(logits_XV, ops.reshape(y_true, (-1,))) >= highest_X
     return ops.reshape(best_X, ops.shape(y_true))
 
 
@@ -130,7 +131,7 @@ def cosine_distance(teacher: Tensor, student: Tensor):
 def pretraining_losses(outputs: Sequence[str] = OUTPUTS) -> dict[str, keras.losses.Loss]:
     """Returns the losses of a pretraining model for `compile(loss=...)`.
 
-    Their sum is minimised. The next-sentence loss is the mean over pairs with a weight above 0.
+    Keras minimises their sum. The next-sentence loss is the mean over pairs with a weight above 0.
 
     Args:
         outputs: The outputs of the model: "masked_lm", "next_sentence", "replaced_token".

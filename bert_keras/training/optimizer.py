@@ -1,4 +1,4 @@
-"""The optimizers AdamW, as in the original BERT, and Muon, and the learning rate at each step."""
+"""The optimizers AdamW (as in the original BERT) and Muon, and learning rate schedules."""
 
 import re
 from collections import defaultdict
@@ -47,7 +47,7 @@ class BertAdamW(keras.optimizers.Optimizer):
         weight_decay_rate: The factor of the weights in the update.
         beta_1: The decay rate of the momentum m, the average of the gradients.
         beta_2: The decay rate of the velocity v, the average of the squared gradients.
-        epsilon: Is added to the square root of the velocity.
+        epsilon: Added to the square root of the velocity.
         bias_correction: Whether to divide m by 1 - beta_1^t and v by 1 - beta_2^t at step t, as
             Adam does. Without it the first steps are up to six times larger.
         max_gradient_norm: The largest global norm of the gradients of a step; 0 for no limit.
@@ -86,7 +86,7 @@ class BertAdamW(keras.optimizers.Optimizer):
     def build(self, var_list: list):
         if self.built:
             return
-        # The factor 0.999 of an average is 1 in bfloat16, and small squares are 0 in float16.
+        # The decay rate 0.999 rounds to 1 in bfloat16, and small squares round to 0 in float16.
         if narrow := {variable.dtype for variable in var_list} & {"bfloat16", "float16"}:
             raise InputError(f"the weights are {', '.join(narrow)}; use a policy mixed_*")
         paths = [variable.path for variable in var_list]
@@ -124,7 +124,7 @@ class BertAdamW(keras.optimizers.Optimizer):
         if trainable_variables is None:
             trainable_variables = self._trainable_variables
         self.build(trainable_variables)
-        if unknown := {each.path for each in trainable_variables} - {*self._paths}:
+        if unknown := {each.path for each in trainable_variables} - set(self._paths):
             names = ", ".join(sorted(unknown))
             raise InputError(f"the optimizer lacks {names}; compile the model again")
         variables = [v for g, v in zip(grads, trainable_variables, strict=True) if g is not None]
@@ -146,7 +146,7 @@ class BertAdamW(keras.optimizers.Optimizer):
         step = self.iterations.value
         self.last_skipped.assign(ops.where(is_skipped, step, self.last_skipped.value))
         # Always adds 1, but depends on the gradients so that TensorFlow does not count a step after
-        # the data end.
+        # the end of the data.
         counts = [ops.cast(each, self.iterations.dtype) for each in (is_finite, ~is_finite)]
         self.iterations.assign_add(sum(counts))
 
@@ -155,17 +155,17 @@ class BertAdamW(keras.optimizers.Optimizer):
         return True
 
     def _update(self, grads, variables, gain) -> None:
-        """Updates the weights and the averages; a `gain` of 0 skips this, with gradients of 0."""
+        """Updates weights and averages, or leaves them unchanged if `gain` and gradients are 0."""
         # A conditional would add a third to the nodes of the graph and to the time of the first
         # step. For the same reason, values that all weights share are computed once.
         rate = gain * self.learning_rate
         dtypes = dict.fromkeys(variable.dtype for variable in variables)
-        updates = {dtype: self._weight_update(ops.cast(gain, dtype)) for dtype in dtypes}
+        updates = {dtype: self._make_update(ops.cast(gain, dtype)) for dtype in dtypes}
         for grad, variable in zip(grads, variables, strict=True):
             grad, layer_rate = ops.cast(grad, variable.dtype), self._layer_rate(rate, variable)
             updates[variable.dtype](grad, variable, layer_rate)
 
-    def _weight_update(self, gain) -> Callable:
+    def _make_update(self, gain) -> Callable:
         """Returns the function that updates a weight of a dtype."""
         powers = [ops.zeros_like(gain)] * 2
         if self.bias_correction:
@@ -180,7 +180,7 @@ class BertAdamW(keras.optimizers.Optimizer):
             beta2_power=powers[1],
             beta1=ops.where(gain > 0, self.beta_1 * one, one),  # 1 keeps the average
             beta2=ops.where(gain > 0, self.beta_2 * one, one),
-            epsilon=self.epsilon * ops.sqrt(1 - powers[1]),  # for the corrected v
+            epsilon=self.epsilon * ops.sqrt(1 - powers[1]),  # added to the uncorrected sqrt(v)
         )
 
     def _plain_step(self, gradient, variable, rate, *, gain, powers):
@@ -197,7 +197,7 @@ class BertAdamW(keras.optimizers.Optimizer):
         import tensorflow as tf
 
         momentum, velocity, decay = self._state_of(variable)
-        handle = variable.value.handle  # of this replica's copy
+        handle = variable.value.handle  # this replica's copy of the weight
         if decay:
             alpha = rate * decay
             tf.raw_ops.ResourceApplyGradientDescent(var=handle, alpha=alpha, delta=variable.value)
@@ -215,11 +215,11 @@ class BertAdamW(keras.optimizers.Optimizer):
         if keras.config.backend() == "tensorflow":
             import tensorflow as tf
 
-            # Reads each gradient once, in less than half of the time.
+            # Reads each gradient once, which takes less than half of the time.
             squares = 2 * tf.stack([tf.nn.l2_loss(grad) for grad in grads])
         else:
             squares = ops.stack([ops.sum(ops.square(grad)) for grad in grads])
-        # The order of a sum of many tensors depends on which inputs other operations still read.
+        # Stacked, because the order of a sum of many tensors depends on which are read elsewhere.
         norm = ops.sqrt(ops.sum(squares))
         indices = np.array([[self._get_variable_index(variable)] for variable in variables])
         norms = ops.scatter(indices, ops.sqrt(squares), self.gradient_norms.shape)
@@ -262,7 +262,7 @@ def _scale(gradient, scale):
         return ops.where(scale == 0, 0, gradient * scale)
     import tensorflow as tf
 
-    # Reads each gradient once, in less than half of the time.
+    # Reads each gradient once, which takes less than half of the time.
     return tf.math.multiply_no_nan(gradient, scale)
 
 
@@ -282,7 +282,7 @@ def layer_rates(paths: Sequence[str], *, decay: float) -> list[float]:
 
 
 def encoder_layer(path: str) -> tuple[str, int] | None:
-    """Returns the path of the encoder and the index of the layer of a weight; None outside of them.
+    """Returns the encoder's path and the layer index of a weight, or None outside of the layers.
 
     The sublayers identify a block, because a BiLSTM also has layers called "layer_0".
     """
@@ -295,11 +295,11 @@ class Muon(BertAdamW):
     """Muon for the matrices of the encoder's layers, and AdamW for all other weights.
 
         m = 0.95 m + 0.05 g          u = 0.05 g + 0.95 m
-        w = w - rate (0.2 sqrt(max(rows, columns)) orthogonal(u) + decay w)
+        w = w - rate (0.2 sqrt(max(rows, columns)) orthogonalize(u) + decay w)
 
-    `orthogonal` approximates the nearest matrix with orthonormal rows or columns. The factor makes
-    the update as large as an update of AdamW, so that both use the same learning rate and weight
-    decay. The matrices need no velocity, so the state is smaller.
+    `orthogonalize` approximates the nearest matrix with orthonormal rows or columns. The factor
+    makes the update as large as an update of AdamW, so that both use the same learning rate and
+    weight decay. The matrices need no velocity, so the state is smaller.
 
     Sources: Jordan 2024, "Muon: an optimizer for hidden layers in neural networks", and its code;
     Liu et al. 2025, "Muon is scalable for LLM training", section 2.2, for the factor.
@@ -324,21 +324,21 @@ class Muon(BertAdamW):
                 momentum, grad = self._state_of(variable)[0], ops.cast(grad, variable.dtype)
                 m = momentum + ops.cast(gain, variable.dtype) * 0.05 * (grad - momentum)
                 momentum.assign(m)
-                averages.append(_in_shape(0.05 * grad + 0.95 * m, shape))
-            steps = ops.unstack(0.2 * shape[1] ** 0.5 * orthogonal(ops.stack(averages)))
+                averages.append(_fit_shape(0.05 * grad + 0.95 * m, shape))
+            steps = ops.unstack(0.2 * shape[1] ** 0.5 * orthogonalize(ops.stack(averages)))
             for (_, variable), step in zip(pairs, steps, strict=True):
                 decay = self._state_of(variable)[-1]
-                step = _in_shape(step, variable.shape) + decay * variable
+                step = _fit_shape(step, variable.shape) + decay * variable
                 variable.assign(variable - self._layer_rate(rate, variable) * step)
 
 
-def orthogonal(matrices: Tensor):
+def orthogonalize(matrices: Tensor):
     """Approximates, for each matrix, the nearest matrix with orthonormal rows.
 
     Five steps of a Newton-Schulz iteration on float32 [matrices, rows, columns], rows <= columns,
     move the singular values close to 1 (Jordan 2024). Each step multiplies X by a polynomial of
     X X^T. If X is long, multiplying the small polynomials first halves the time; if it is nearly
-    square, that is less exact.
+    square, that would be less exact.
     """
     x = matrices / (ops.norm(matrices, axis=(1, 2), keepdims=True) + 1e-7)
     if x.shape[2] < 2 * x.shape[1]:
@@ -358,7 +358,7 @@ def _square_terms(square):
     return -4.7750 * square + 2.0315 * ops.matmul(square, square)
 
 
-def _in_shape(matrix, shape):
+def _fit_shape(matrix, shape):
     """Returns a matrix or its transpose, whichever has the shape."""
     return matrix if tuple(matrix.shape) == tuple(shape) else ops.transpose(matrix)
 

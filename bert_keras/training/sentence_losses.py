@@ -1,4 +1,4 @@
-"""The losses of sentence embeddings [B, G, E], of the G texts of each of B examples."""
+"""Losses of sentence embeddings [B, G, E]: the embeddings of G texts for each of B examples."""
 
 from collections.abc import Sequence
 
@@ -17,7 +17,7 @@ class SentenceLoss(GlobalLoss):
     """The base class of losses of embeddings [B, G, E], with the arguments of keras.losses.Loss."""
 
     arguments: tuple[str, ...] = ()  # constructor arguments that are also attributes
-    num_texts = "2"  # of an example
+    num_texts = "2"  # number of texts of an example, for error messages
 
     def get_config(self):
         return {**super().get_config(), **{name: getattr(self, name) for name in self.arguments}}
@@ -33,8 +33,8 @@ class SentenceLoss(GlobalLoss):
             )
         return ops.moveaxis(widen(y_pred), 1, 0)
 
-    def scores(self, y_true: Tensor, y_pred: Tensor):
-        """Returns one target for each example, [B]."""
+    def targets(self, y_true: Tensor, y_pred: Tensor):
+        """Returns the targets [B], one for each example, in the dtype of `columns`."""
         if (shape := tuple(y_true.shape))[1:] not in ((), (1,)):
             raise InputError(f"the targets have the shape {shape}; expected one for each example")
         return ops.reshape(ops.cast(y_true, widen(y_pred).dtype), (-1,))
@@ -48,11 +48,11 @@ def widen(values: Tensor):
 def unit(vectors: Tensor):
     """Normalises vectors [..., E] to length 1; vectors shorter than 1e-12 are divided by 1e-12."""
     squares = ops.sum(ops.square(vectors), axis=-1, keepdims=True)
-    return vectors * ops.rsqrt(ops.maximum(squares, 1e-24))  # has a gradient at 0
+    return vectors * ops.rsqrt(ops.maximum(squares, 1e-24))  # its gradient at 0 is finite
 
 
 def cosine(a: Tensor, b: Tensor):
-    """Returns the cosine of vectors [..., E], as [...]."""
+    """Returns the cosines [...] of pairs of vectors [..., E]."""
     return ops.sum(unit(a) * unit(b), axis=-1)
 
 
@@ -86,7 +86,7 @@ class MultipleNegativesRankingLoss(SentenceLoss):
     """
 
     arguments = ("scale", "similarity", "directions")
-    num_texts = "2 or more"  # a query, its document and hard negatives
+    num_texts = "2 or more"  # a query, its document and any hard negatives
     needs_whole_batch = True
 
     def __init__(
@@ -126,7 +126,7 @@ class CoSENTLoss(SentenceLoss):
 
     An example is two texts, and its target is their similarity on any scale. The loss is log(1 +
     the sum of exp(scale x (cosine of i - cosine of j)) over all examples i and j of the global
-    batch with target of i < target of j). It is one number, so it takes no sample weights.
+    batch with target of i < target of j). It is a scalar, so it takes no sample weights.
 
     Args:
         scale: Multiplies the differences of cosines.
@@ -153,9 +153,9 @@ class CoSENTLoss(SentenceLoss):
 
     def call(self, y_true: Tensor, y_pred: Tensor):
         logits_B = self.scale * cosine(*ops.unstack(self.columns(y_pred), 2))
-        scores_B = self.scores(y_true, y_pred)
+        targets_B = self.targets(y_true, y_pred)
         differences_BB = logits_B[:, None] - logits_B[None, :]
-        is_lower_BB = scores_B[:, None] < scores_B[None, :]
+        is_lower_BB = targets_B[:, None] < targets_B[None, :]
         penalties_X = ops.reshape(ops.where(is_lower_BB, differences_BB, -float("inf")), (-1,))
         return ops.logsumexp(ops.concatenate([ops.zeros_like(logits_B[:1]), penalties_X]))
 
@@ -179,12 +179,12 @@ class CosineSimilarityLoss(SentenceLoss):
 
     def call(self, y_true: Tensor, y_pred: Tensor):
         cosines_B = cosine(*ops.unstack(self.columns(y_pred), 2))
-        return ops.square(cosines_B - self.scores(y_true, y_pred))
+        return ops.square(cosines_B - self.targets(y_true, y_pred))
 
 
 @keras.saving.register_keras_serializable(package="bert_keras")
 class MatryoshkaLoss(SentenceLoss):
-    """The weighted sum of a loss over the first dimensions of the embeddings, normalised.
+    """The weighted sum of a loss over normalised first parts of the embeddings.
 
     Embeddings that were trained with it can be cut to any of `dimensions`.
 
@@ -228,12 +228,13 @@ class MatryoshkaLoss(SentenceLoss):
     def from_config(cls, config: dict):
         return cls(**{**config, "loss": keras.losses.deserialize(config["loss"])})
 
-    def sum(self, y_true: Tensor, y_pred: Tensor, sample_weight: Tensor = None):
+    def weighted_sum(self, y_true: Tensor, y_pred: Tensor, sample_weight: Tensor = None):
         size, largest = y_pred.shape[-1], max(self.dimensions)
         if largest > size:
             raise InputError(f"a dimension is {largest}; the size of the embeddings is {size}")
+        vectors = widen(y_pred)
         return sum(
-            weight * self.loss.sum(y_true, unit(widen(y_pred)[..., :dimension]), sample_weight)
+            weight * self.loss.weighted_sum(y_true, unit(vectors[..., :dimension]), sample_weight)
             for dimension, weight in zip(self.dimensions, self.weights, strict=True)
         )
 

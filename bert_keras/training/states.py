@@ -14,7 +14,7 @@ from typing import Any
 import keras
 import numpy as np
 
-from bert_keras.checkpoints.checkpoint import TrainingState, part
+from bert_keras.checkpoints.checkpoint import TrainingState, weight_part
 from bert_keras.checkpoints.tensors import named_weights, stored_weight
 from bert_keras.distribution.strategy import is_chief
 from bert_keras.errors import InputError, counted
@@ -26,7 +26,7 @@ MAX_LOSS_RATIO = 2.0  # a run stops if its loss exceeds its lowest loss by this 
 
 
 def write_arrays(path: StrPath, arrays: Mapping[str, Any]) -> None:
-    """Writes variables and numbers by name as an .npz file, one after another."""
+    """Writes variables and scalars by name as an .npz file, one after another."""
     with atomic_file(path) as part, zipfile.ZipFile(part, "w") as archive:
         for name, array in arrays.items():
             with archive.open(f"{name}.npy", "w", force_zip64=True) as file:
@@ -49,7 +49,7 @@ class TrainingCheckpoints(keras.callbacks.Callback):
     Args:
         model: The compiled model, whose optimizer must be built.
         epochs_per_save: Keras epochs between two states.
-        keep: How many of the newest states stay.
+        keep: The number of newest states to keep.
     """
 
     def __init__(self, model: keras.Model, folder: Path, *, epochs_per_save: int, keep: int):
@@ -61,7 +61,7 @@ class TrainingCheckpoints(keras.callbacks.Callback):
             **{f"optimizer/{slot.path}": slot for slot in model.optimizer.variables},
             **{f"dropout/{index}": seed for index, seed in enumerate(seed_states(model))},
         }
-        self.lowest_loss = math.inf  # of an epoch; see `Guard`
+        self.lowest_loss = math.inf  # the lowest mean loss of an epoch; see `Guard`
         self.is_terminated = False  # whether the process has received SIGTERM
 
     def restore(self) -> int:
@@ -78,15 +78,15 @@ class TrainingCheckpoints(keras.callbacks.Callback):
                 print(f"WARNING: {path} is damaged ({damaged}); it is ignored", file=sys.stderr)
                 continue
             with np.load(path) as arrays:
-                has_names = {*arrays.files} == {*self.variables, "lowest_loss"}
+                has_names = set(arrays.files) == {*self.variables, "lowest_loss"}
                 for name, variable in self.variables.items():
                     if not has_names or (value := arrays[name]).shape != tuple(variable.shape):
-                        raise unusable(path, "has other weights than the model of this run")
+                        raise unusable_error(path, "has other weights than the model of this run")
                     variable.assign(value)
                 self.lowest_loss = float(arrays["lowest_loss"])
             return self.step
         if steps:
-            raise unusable(self.folder, "has no state that can be read")
+            raise unusable_error(self.folder, "has no state that can be read")
         return self.step
 
     @property
@@ -95,7 +95,7 @@ class TrainingCheckpoints(keras.callbacks.Callback):
         return int(self.optimizer.iterations.numpy())
 
     def save(self) -> None:
-        """Saves the state, then deletes the oldest ones; only the first worker writes."""
+        """Saves the state and deletes the oldest ones; only the first worker does this."""
         if not is_chief():
             return
         path = self.folder / f"step-{self.step}.npz"
@@ -144,7 +144,7 @@ class TrainingCheckpoints(keras.callbacks.Callback):
         raise SystemExit(128 + signal.SIGTERM)
 
 
-def unusable(path: Path, reason: str) -> InputError:
+def unusable_error(path: Path, reason: str) -> InputError:
     """Returns the error of a file or folder of a run that cannot be continued."""
     return InputError(f"{path} {reason}; choose another output folder to train anew")
 
@@ -204,14 +204,14 @@ def load_training_state(
 ) -> None:
     """Loads a training state into the BertAdamW of a model, without averages of frozen weights.
 
-    The parts `new` (pooler, heads) keep their own averages. After an error nothing is changed.
+    The parts `new` (pooler, heads) keep their own averages. An error leaves the model unchanged.
     """
     stored = {"momentum": state.momentums, "velocity": state.velocities}
     pairs: dict[str, tuple[keras.Variable, Any]] = {
-        f"the {kind} of {name}": (variable, stored[kind].get(name))
-        for kind, variables in zip(stored, _averages(model), strict=True)
+        f"the {average} of {name}": (variable, stored[average].get(name))
+        for average, variables in zip(stored, _averages(model), strict=True)
         for name, variable in variables.items()
-        if part(name) not in new
+        if weight_part(name) not in new
     }
     problems = [
         f"{average} is {found.shape if found else 'missing'}"
@@ -232,5 +232,6 @@ def _averages(model: keras.Model) -> tuple[dict[str, keras.Variable], dict[str, 
     public_names = {weight.path: name for name, weight in named_weights(model).items()}
     names = [public_names[weight.path] for weight in weights]
     velocities = zip(names, optimizer.velocities, strict=True)
-    velocities = {name: each for name, each in velocities if each is not None}  # Muon: no matrices
+    # Muon's matrices have no velocity.
+    velocities = {name: each for name, each in velocities if each is not None}
     return dict(zip(names, optimizer.momentums, strict=True)), velocities

@@ -57,21 +57,21 @@ class NormsByLayer(keras.callbacks.Callback):
     def on_epoch_end(self, epoch: int, logs: dict):  # Keras always passes logs
         weights = self.model.trainable_variables
         vectors = (ops.ravel(ops.cast(weight, "float32")) for weight in weights)
-        all_norms = {"weight": ops.stack([*map(ops.norm, vectors)])}
+        all_norms = {"weight": ops.stack(list(map(ops.norm, vectors)))}
         all_norms["gradient"] = self.model.optimizer.gradient_norms
-        for kind, norms in all_norms.items():
+        for quantity, norms in all_norms.items():
             squares: dict[str, float] = defaultdict(float)
             for weight, norm in zip(weights, ops.convert_to_numpy(norms), strict=True):
                 layer = re.search(r"(?:^|/)encoder/([^/]+)", weight.path)
                 name = re.sub(r"^layer_(\d)$", r"layer_0\1", layer[1]) if layer else "heads"
                 squares[name] += float(norm) ** 2
-            logs |= {f"{kind}_norm/{name}": math.sqrt(each) for name, each in squares.items()}
+            logs |= {f"{quantity}_norm/{name}": math.sqrt(each) for name, each in squares.items()}
 
 
 def write_hyperparameters(logs: StrPath, hyperparameters: Mapping[str, object]) -> None:
-    """Writes the hyperparameters of a run that has ended for TensorBoard's HParams plugin.
+    """Writes the hyperparameters of a finished run for TensorBoard's HParams plugin.
 
-    Its metrics are the last points of the curves in the same folder, held_out or else train.
+    They go to the folder of the curves, held_out or else train, whose last points are the metrics.
     """
     from tensorboard.plugins.hparams.summary_v2 import hparams_pb
 
@@ -86,7 +86,7 @@ def write_hyperparameters(logs: StrPath, hyperparameters: Mapping[str, object]) 
 def read_curves(logs: StrPath) -> dict[str, dict[str, Curve]]:
     """Reads the scalars of all event files in a folder and its subfolders.
 
-    An interrupted run logs the steps after its last saved state twice; the newer value is kept.
+    A resumed run logs the steps after its last saved state again; the newer values are kept.
 
     Args:
         logs: The folder OUTPUT/logs of a run.

@@ -10,7 +10,7 @@ from bert_keras.checkpoints.formats import open_checkpoint, write_checkpoint
 from bert_keras.cli import main
 from bert_keras.errors import InputError
 from bert_keras.families import family_of
-from bert_keras.runs.conversion import convert, extended, student_layers, student_of
+from bert_keras.runs.conversion import convert, extend_vocabulary, student_layers, student_of
 from bert_keras.text.vocab import SPECIAL_TOKENS, Vocabulary
 from tests.factories import arrays_of, assert_same_tensors, random_checkpoint
 from tests.relatives import CHANGES
@@ -118,7 +118,7 @@ TABLES = ("encoder/embeddings/token", "masked_lm/output_bias", "masked_lm/decode
 )
 def test_new_rows_are_the_means_of_the_former_subtokens(model, config):
     original = with_state(random_checkpoint(model, config=config, vocabulary=VOCABULARY))
-    new = extended(original, ["abc", "cab", "##bd", "x"])
+    new = extend_vocabulary(original, ["abc", "cab", "##bd", "x"])
     assert new.vocabulary.tokens == (PAD, "abc", "cab", *OTHERS, *LETTERS, "##bd", "x")
     assert new.metadata.config.vocab_size == len(new.vocabulary) == len(VOCABULARY) + 2
     assert new.state is None
@@ -152,7 +152,7 @@ def test_impossible_new_tokens_are_refused(vocabulary_of):
     not_in_texts = (["new york"], [""], ["New"], ["a-b"], ["##"])  # after tokenization
     for tokens in (*not_in_texts, ["xy", "xy"]):
         with pytest.raises(InputError):
-            extended(original, tokens)
+            extend_vocabulary(original, tokens)
     bpe = random_checkpoint("BertEncoder", vocabulary=vocabulary_of("roberta"))
     with pytest.raises(InputError):
-        extended(bpe, ["cab"])
+        extend_vocabulary(bpe, ["cab"])

@@ -16,10 +16,11 @@ from bert_keras.models.loading import load_model
 from tests.checkpoints.conftest import assert_round_trip, change_json
 from tests.factories import random_checkpoint
 from tests.relatives import CHANGES
-from tests.tensorflow_or_skip import tf
+from tests.tensorflow_or_skip import needs_tensorflow, tf
 
 FIXTURES = Path(__file__).parent / "fixtures" / "google"
 NAMES = {"pretraining": "bert_model.ckpt", "classifier": "model.ckpt-3", "squad": "model.ckpt-3"}
+pytestmark = needs_tensorflow
 INDEX, DATA = ".index", ".data-00000-of-00001"
 
 

@@ -25,12 +25,12 @@ NAMES = {"plain": "classification", "gated": "encoder", "sharded": "pretraining"
 SHA = "a" * 40
 CODE = """
 import os, sys
-from bert_keras.checkpoints.hub import downloaded
+from bert_keras.checkpoints.hub import download
 for name in sys.argv[1:]:
     os.environ.update([name.split("=")] if "=" in name else [])
     sys.modules["torch"] = sys if "TORCH" in os.environ else None
     try:
-        print(*() if "=" in name else [downloaded(name)])
+        print(*() if "=" in name else [download(name)])
     except Exception as error:
         print(*str(error).split())
 """

@@ -8,19 +8,21 @@ import pytest
 from bert_keras.checkpoints.formats import open_checkpoint, write_checkpoint
 from bert_keras.checkpoints.native import read_metadata
 from bert_keras.checkpoints.pretrained import save_model
-from bert_keras.checkpoints.tensors import join_tensors, of_array, stored_tensors, write_tensors
+from bert_keras.checkpoints.tensors import join_tensors, lazy_array, stored_tensors, write_tensors
 from bert_keras.errors import InputError
 from bert_keras.models.loading import MODELS, load_model
 from tests.checkpoints.conftest import assert_same_files, change_json
-from tests.checkpoints.test_conversion import FILES, with_state
+from tests.checkpoints.test_conversion import with_state
 from tests.factories import assert_same_tensors, random_checkpoint, random_model
+
+NATIVE_FILES = ("bert_keras.json", "vocab.txt", "weights.safetensors")
 
 
 @pytest.mark.parametrize("model", MODELS)
 def test_weights_and_training_state_are_read_back(tmp_path, model):
     original = with_state(random_checkpoint(model), step=2**24 + 1)
     assert write_checkpoint(original, tmp_path / "a", format="bert-keras") == ()
-    assert {*os.listdir(tmp_path / "a")} == {*FILES, "training_state.safetensors"}
+    assert {*os.listdir(tmp_path / "a")} == {*NATIVE_FILES, "training_state.safetensors"}
     back = open_checkpoint(tmp_path / "a")
     assert (back.metadata, back.vocabulary) == (original.metadata, original.vocabulary)
     assert back.state.step == original.state.step
@@ -63,7 +65,7 @@ def test_a_folder_is_only_overwritten_if_it_contains_nothing_but_a_model(tmp_pat
 
 def test_transposed_split_and_joined_arrays(tmp_path):
     array = np.random.default_rng(0).normal(size=(132, 7)).astype("float32")
-    write_tensors(tmp_path / "x.safetensors", {"a": of_array(array.shape, lambda: array)})
+    write_tensors(tmp_path / "x.safetensors", {"a": lazy_array(array.shape, lambda: array)})
     stored = stored_tensors(tmp_path / "x.safetensors")["a"]
     np.testing.assert_array_equal(stored.transposed().read(), array.T)
     parts = stored.split(3)

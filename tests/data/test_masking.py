@@ -43,11 +43,11 @@ def masked(policy, *, generator, rows=2000, length=128, filled=128):
 def test_words_are_complete_and_no_word_that_fits_remains(generator, max_ngram):
     candidates, continues = generator.random((300, 40)) > 0.1, generator.random((300, 40)) < 0.4
     quotas = generator.integers(0, 12, 300)
-    words = masking.group_words(candidates, continues=continues)
+    words = masking.group_words(candidates, is_continuation_BT=continues)
     indices = masking.choose_words(words, quotas=quotas, max_ngram=max_ngram, generator=generator)
     assert (np.diff(indices) > 0).all()
     chosen = np.isin(np.arange(candidates.size), indices)
-    for row, (first, beyond) in enumerate(pairwise(words.first)):
+    for row, (first, beyond) in enumerate(pairwise(words.row_starts)):
         is_chosen = [chosen[words.starts[w] : words.ends[w]] for w in range(first, beyond)]
         assert all(word.all() or not word.any() for word in is_chosen)
         space = quotas[row] - chosen[row * 40 : (row + 1) * 40].sum()
@@ -57,7 +57,7 @@ def test_words_are_complete_and_no_word_that_fits_remains(generator, max_ngram):
 
 def test_ngrams_stay_within_a_text(generator):
     candidates = np.tile([True, True, False, True, True], (2000, 1))
-    words = masking.group_words(candidates, continues=np.zeros((2000, 5), bool))
+    words = masking.group_words(candidates, is_continuation_BT=np.zeros((2000, 5), bool))
     quotas = np.full(2000, 2)
     indices = masking.choose_words(words, quotas=quotas, max_ngram=2, generator=generator)
     pairs = [tuple(pair) for pair in (indices % 5).reshape(-1, 2).tolist()]

@@ -15,7 +15,7 @@ from bert_keras.data.batches import Batches, input_errors
 from bert_keras.data.masking import Masker, MaskingPolicy
 from bert_keras.data.objectives import MASKED, NEXT_TOKENS, DynamicMasking, masked_and_labelled
 from bert_keras.data.parsing import RecordParser
-from bert_keras.data.record_file import PretrainingSchema, framed, schema_of, serialized
+from bert_keras.data.record_file import PretrainingSchema, frame, read_schema, serialize
 from bert_keras.data.records import Records, pretraining_dataset
 from bert_keras.errors import InputError
 from bert_keras.text.vocab import SPECIAL_TOKENS, Vocabulary
@@ -52,7 +52,7 @@ KINDS = {
 
 def record(**values) -> bytes:
     """A record of these features; None drops a feature."""
-    (content,) = serialized({n: np.array([v]) for n, v in values.items() if v is not None})
+    (content,) = serialize({n: np.array([v]) for n, v in values.items() if v is not None})
     return content
 
 
@@ -68,7 +68,7 @@ def write(tmp_path):
     """write(name, records) -> path"""
 
     def written(name, records):
-        (tmp_path / name).write_bytes(framed(records))
+        (tmp_path / name).write_bytes(frame(records))
         return str(tmp_path / name)
 
     return written
@@ -94,10 +94,10 @@ def test_the_schema_is_read_from_the_first_record(write, kind):
     schema, features = KINDS[kind]
     assert schema.lengths == {name: len(features[name]) for name in sorted(features)}
     assert [*schema.lengths] == sorted(features)  # the order of writing
-    assert schema_of(write("a.tfrecord", [record(**features)])) == schema
+    assert read_schema(write("a.tfrecord", [record(**features)])) == schema
     for name in features.keys() - {"next_sentence_labels", "input_ids", "masked_lm_positions"}:
         with pytest.raises(InputError):
-            schema_of(write("half.tfrecord", [record(**features | {name: None})]))
+            read_schema(write("half.tfrecord", [record(**features | {name: None})]))
 
 
 def test_records_without_labels_do_not_depend_on_the_number_of_sequences():
@@ -112,10 +112,10 @@ def test_other_files_are_refused(write, tmp_path):
     write("foreign", [b"\xff\xff\xff"])
     for name in ("text", "short", "empty", "gzip", "foreign"):
         with pytest.raises(InputError):
-            schema_of(tmp_path / name)
+            read_schema(tmp_path / name)
     for name, value in {"masked_lm_weights": [1, 0], "segment_ids": [0], "input_ids": [1]}.items():
         with pytest.raises(InputError):
-            schema_of(write("foreign.tfrecord", [pair(7, **{name: value})]))
+            read_schema(write("foreign.tfrecord", [pair(7, **{name: value})]))
 
 
 def batches_of(files, **options):
@@ -198,9 +198,9 @@ def test_records_equal_those_of_tensorflow(write):
 
 
 def backwards(content: bytes) -> bytes:
-    features = reversed(record_file.packed_features(content).items())
+    features = reversed(record_file.parse_features(content).items())
     body = b"".join(record_file.feature_head(n, kind, len(v)) + v for n, (kind, v) in features)
-    return b"\x0a" + record_file.varint(len(body)) + body
+    return b"\x0a" + record_file.encode_varint(len(body)) + body
 
 
 def unpacked(features) -> bytes:
@@ -208,10 +208,10 @@ def unpacked(features) -> bytes:
 
     def field(number, value):
         if isinstance(value, bytes):
-            return bytes([number << 3 | 2]) + record_file.varint(len(value)) + value
+            return bytes([number << 3 | 2]) + record_file.encode_varint(len(value)) + value
         if isinstance(value, float):
             return bytes([number << 3 | 5]) + np.float32(value).tobytes()
-        return bytes([number << 3]) + record_file.varint(value)
+        return bytes([number << 3]) + record_file.encode_varint(value)
 
     entries = []
     for name, values in features.items():

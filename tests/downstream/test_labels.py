@@ -6,9 +6,8 @@ import pytest
 
 from bert_keras.downstream.classification import SCORES
 from bert_keras.errors import InputError
-from bert_keras.kinds.classifier import LABEL_KINDS
-
-ONE, NUMBER = LABEL_KINDS["one"], LABEL_KINDS["number"]
+from bert_keras.kinds.classifier import REGRESSION as NUMBER
+from bert_keras.kinds.classifier import SINGLE_LABEL as ONE
 
 
 @pytest.mark.parametrize("text", ["nan", "three", "9" * 5_000, ""])

@@ -8,7 +8,7 @@ import keras
 import numpy as np
 import pytest
 
-from bert_keras.layers.attention import FullPattern, SelfAttention, rotation
+from bert_keras.layers.attention import FullPattern, SelfAttention, compute_rotation
 from bert_keras.layers.bilstm import BiLSTM, LayerMix
 from bert_keras.layers.block import EncoderBlock, FeedForward
 from bert_keras.layers.embeddings import BertEmbeddings
@@ -45,7 +45,7 @@ def pattern(b, t):
 
 
 def rotary_pattern(b, t):
-    rotates = rotation(np.arange(t), head_size=D // N, base=100.0)
+    rotates = compute_rotation(np.arange(t), head_size=D // N, base=100.0)
     return pattern(b, t)._replace(rotation=np.asarray(rotates))
 
 

@@ -10,7 +10,7 @@ from bert_keras.config import BertConfig
 from bert_keras.data.masking import Masker, MaskingPolicy
 from bert_keras.data.objectives import replaced_tokens
 from bert_keras.families import preset
-from bert_keras.models.replaced_tokens import drawn_ids, generator_config
+from bert_keras.models.replaced_tokens import draw_ids, generator_config
 from bert_keras.runs.pretraining_tasks import pretraining_task
 from bert_keras.text.vocab import SPECIAL_TOKENS, Vocabulary
 from bert_keras.training.optimizer import BertAdamW
@@ -62,10 +62,10 @@ def test_the_generator_is_a_fraction_of_its_discriminator(
 def test_drawn_tokens_have_the_distribution_of_the_logits():
     logits = np.random.default_rng(0).normal(size=(1, 1, 6)).astype("float32")
     draws = (np.arange(6000)[:, None] * 2**24 // 6000).astype("int32")
-    ids = np.asarray(drawn_ids(np.repeat(logits, 6000, axis=0), draws))
+    ids = np.asarray(draw_ids(np.repeat(logits, 6000, axis=0), draws))
     expected = np.exp(logits[0, 0]) / np.exp(logits).sum()
     np.testing.assert_allclose(np.bincount(ids[:, 0], minlength=6) / 6000, expected, atol=1e-3)
-    assert np.asarray(drawn_ids(logits, np.full((1, 1), 2**24 - 1, "int32"))) == 5
+    assert np.asarray(draw_ids(logits, np.full((1, 1), 2**24 - 1, "int32"))) == 5
 
 
 def test_draws_are_uniform_and_belong_to_the_row():
@@ -91,7 +91,7 @@ def test_the_discriminator_reads_the_drawn_tokens(monkeypatch):
 
     monkeypatch.setattr(type(model.encoder), "call", recorded)
     outputs = model(inputs)
-    drawn = np.asarray(drawn_ids(outputs["masked_lm"], inputs["sampling_draws"]))
+    drawn = np.asarray(draw_ids(outputs["masked_lm"], inputs["sampling_draws"]))
     expected = ids.copy()
     for row, slot in zip(*np.nonzero(inputs["masked_lm_weights"]), strict=True):
         expected[row, inputs["masked_lm_positions"][row, slot]] = drawn[row, slot]

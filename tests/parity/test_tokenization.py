@@ -6,7 +6,7 @@ import unicodedata
 import pytest
 
 from bert_keras.checkpoints.huggingface.tokenizer import read_rules
-from bert_keras.kinds.words import Sentence, word_tokens
+from bert_keras.kinds.words import Sentence, tokenize_words
 from bert_keras.text.fast_tokenizer import FastTokenizer, rules_vocabulary, write_vocabulary
 from bert_keras.text.packing import ids_with_masks
 from tests.multilingual_texts import DECOMPOSED, SENTENCES
@@ -103,5 +103,5 @@ def test_words_by_themselves(subwords):
     folder, words = subwords["roberta"], ["You", "may", "'s", "naïve", ",", "東京"]
     theirs = transformers.RobertaTokenizer.from_pretrained(folder, add_prefix_space=True)
     expected = theirs(words, is_split_into_words=True, add_special_tokens=False)["input_ids"]
-    ours = word_tokens([Sentence(tuple(words), None, 0, 1)], of_subwords(folder))
+    ours = tokenize_words([Sentence(tuple(words), None, 0, 1)], of_subwords(folder))
     assert [*ours.ids] == expected

@@ -12,7 +12,7 @@ from bert_keras.downstream.sentences.pairs import SentencePair, SentencePairsTas
 from bert_keras.downstream.sentences.retrieval import QueryExample, Ranking, RetrievalTask
 from bert_keras.downstream.squad.task import SQUAD_TASKS
 from bert_keras.downstream.swag import SWAG_TASK, SwagExample
-from bert_keras.kinds.choice import Chosen
+from bert_keras.kinds.choice import ChoicePrediction
 from bert_keras.kinds.classifier import LabelPrediction
 from bert_keras.kinds.span import Candidate, Prediction
 from bert_keras.kinds.windows import Answer, Question
@@ -92,7 +92,7 @@ def test_regression(page_of):
 
 def test_multiple_choice(page_of):
     swag_examples = [SwagExample("He eats.", "She", ("a & b", "runs", "c", "d"), 1)] * 2
-    chosen = [Chosen(0, [0.7, 0.1, 0.1, 0.1]), Chosen(1, [0.1, 0.7, 0.1, 0.1])]
+    chosen = [ChoicePrediction(0, [0.7, 0.1, 0.1, 0.1]), ChoicePrediction(1, [0.1, 0.7, 0.1, 0.1])]
     page = page_of(SWAG_TASK, swag_examples, chosen)
     assert page.tables[0][2] == ["1", "1 50.0%", "1 50.0%", "0 ", "0 ", "2"]
     assert page.marks == [("bad", "a & b"), ("good", "runs")]

@@ -12,11 +12,11 @@ import pytest
 from bert_keras import BertPretrainer
 from bert_keras.checkpoints.checkpoint import TrainingState
 from bert_keras.checkpoints.formats import open_checkpoint, write_checkpoint
-from bert_keras.checkpoints.tensors import named_weights, of_array
+from bert_keras.checkpoints.tensors import lazy_array, named_weights
 from bert_keras.data.records import pretraining_dataset, record_files
 from bert_keras.errors import InputError
 from bert_keras.models.loading import load_model
-from bert_keras.runs.pretrain import compiled_pretrainer, pretrain
+from bert_keras.runs.pretrain import build_pretrainer, pretrain
 from bert_keras.runs.pretrain_inputs import PretrainInputs
 from bert_keras.runs.recipes import PretrainRecipe
 from bert_keras.text.vocab import Vocabulary
@@ -50,7 +50,7 @@ def checkpoint_of(model: str, *, step: int = 0, max_positions: int = 16, lowerca
     config = {"num_layers": 1, "activation": "gelu_tanh", "max_positions": max_positions}
     fields = {"max_length": max_positions, "lowercase": lowercase, "config": config}
     made = random_checkpoint(model, **fields)
-    squares = {n: of_array(t.shape, lambda t=t: t.read() ** 2) for n, t in made.tensors.items()}
+    squares = {n: lazy_array(t.shape, lambda t=t: t.read() ** 2) for n, t in made.tensors.items()}
     state = TrainingState(step=step, momentums=made.tensors, velocities=squares)
     return dataclasses.replace(made, state=state if step else None)
 
@@ -138,7 +138,7 @@ def test_missing_heads_start_with_random_weights(
 ):
     start = tmp_path / "start"
     write_checkpoint(checkpoint_of(model, step=step), start, format="bert-keras")
-    model_of_run = compiled_pretrainer(PretrainInputs(RECIPE, records=records, pretrained=start))
+    model_of_run = build_pretrainer(PretrainInputs(RECIPE, records=records, pretrained=start))
     *_, new, found, _, training = capsys.readouterr().out.splitlines()
     assert new == "new         masked_lm (5), next_sentence (2)"
     assert (found, training) == (f"unused      {unused}", f"training    step 0: the {why}")

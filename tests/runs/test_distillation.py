@@ -14,7 +14,7 @@ from bert_keras.errors import InputError
 from bert_keras.models.loading import load_model
 from bert_keras.runs.distillation import Distillation
 from bert_keras.runs.finetune import finetune
-from bert_keras.runs.pretrain import compiled_pretrainer, pretrain
+from bert_keras.runs.pretrain import build_pretrainer, pretrain
 from bert_keras.runs.pretrain_inputs import PretrainInputs
 from bert_keras.runs.recipes import FinetuneRecipe
 from bert_keras.runs.task_run import TaskRun
@@ -74,7 +74,7 @@ def test_unsuitable_teachers_of_pretraining_are_refused(folder, tmp_path):
     def student_of(teacher, **changes):
         distillation = dataclasses.replace(Distillation.of_pretraining(teacher), **changes)
         paths = {"records": folder / "records", "pretrained": folder / "student"}
-        return compiled_pretrainer(PretrainInputs(RECIPE, **paths, teacher=distillation))
+        return build_pretrainer(PretrainInputs(RECIPE, **paths, teacher=distillation))
 
     with pytest.raises(InputError):
         student_of(folder / "teacher", alpha_soft=-1.0)

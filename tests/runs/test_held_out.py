@@ -6,7 +6,7 @@ from collections import Counter
 import numpy as np
 import pytest
 
-from bert_keras.runs.pretraining_tasks import baselines
+from bert_keras.runs.pretraining_tasks import score_baselines
 
 VOCAB_SIZE, MASK = 7, 6
 
@@ -55,7 +55,7 @@ def test_baselines(same):
         assert sum(copying(token, target) for target in range(VOCAB_SIZE)) == pytest.approx(1)
     assert len(held_out_pairs) == 2 * 39
     frequent, _ = targets.most_common(1)[0]
-    scores = baselines(training, held_out, vocab_size=VOCAB_SIZE)
+    scores = score_baselines(training, held_out, vocab_size=VOCAB_SIZE)
     expected = {
         "unigram_masked_lm_loss": np.mean([-math.log(unigram[a]) for _, a in held_out_pairs]),
         "unigram_masked_lm_accuracy": np.mean([a == frequent for _, a in held_out_pairs]),

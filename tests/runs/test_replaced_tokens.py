@@ -8,7 +8,7 @@ import pytest
 from bert_keras import BertDiscriminator, BertMaskedLM, BertReplacedTokenPretrainer
 from bert_keras.cli import main
 from bert_keras.models.loading import load_model
-from bert_keras.runs.pretrain import compiled_pretrainer
+from bert_keras.runs.pretrain import build_pretrainer
 from bert_keras.runs.pretrain_inputs import PretrainInputs
 from bert_keras.runs.recipes import PRETRAIN
 from bert_keras.runs.settings import named_recipe
@@ -74,7 +74,7 @@ def test_a_generator_of_the_starting_point_keeps_its_size(run, records):
 
 def test_local_attention_is_for_both_encoders(records):
     local = recipe("initial_weights=local-attention", "generator_size=1")
-    model = compiled_pretrainer(PretrainInputs(local, records=records))
+    model = build_pretrainer(PretrainInputs(local, records=records))
     first, second = (encoder.blocks[0].attention for encoder in model.encoders)
     np.testing.assert_array_equal(first.query_dense.kernel, second.query_dense.kernel)
     assert np.any(first.value_dense.kernel != second.value_dense.kernel)

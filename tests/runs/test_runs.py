@@ -15,7 +15,7 @@ from bert_keras.errors import InputError
 from bert_keras.models.loading import load_model
 from bert_keras.runs.evaluate import evaluate
 from bert_keras.runs.finetune import finetune
-from bert_keras.runs.pretrain import compiled_pretrainer, pretrain
+from bert_keras.runs.pretrain import build_pretrainer, pretrain
 from bert_keras.runs.pretrain_inputs import PretrainInputs
 from bert_keras.runs.recipes import FinetuneRecipe, PretrainRecipe
 from bert_keras.runs.task_run import TaskRun
@@ -71,7 +71,7 @@ def table(tmp_path):
 def test_the_optimizer_is_that_of_the_recipe(records):
     def optimizer_of(**changes):
         inputs = PretrainInputs(dataclasses.replace(PRETRAIN, **changes), records=records)
-        return compiled_pretrainer(inputs).optimizer
+        return build_pretrainer(inputs).optimizer
 
     changes = {"schedule": "warmup-stable-decay", "learning_rate": 4e-3, "beta_2": 0.9}
     optimizer = optimizer_of(optimizer="muon", **changes)

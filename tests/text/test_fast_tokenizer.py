@@ -8,7 +8,7 @@ import pytest
 
 from bert_keras.checkpoints.huggingface.tokenizer import read_rules
 from bert_keras.errors import InputError
-from bert_keras.kinds.words import Sentence, word_tokens
+from bert_keras.kinds.words import Sentence, tokenize_words
 from bert_keras.text.fast_tokenizer import FastTokenizer, rules_vocabulary
 from bert_keras.text.packing import ids_with_masks, pack
 from tests.unicode_texts import TEXTS
@@ -43,7 +43,7 @@ def test_white_space_before_a_mask_is_removed(tokenizer):
 
 def test_separate_words_follow_a_space_and_written_special_tokens_are_plain_text(tokenizer):
     words = ["the", "License", "naïve"]
-    encoded = word_tokens([Sentence(tuple(words), None, 0, 1)], tokenizer)
+    encoded = tokenize_words([Sentence(tuple(words), None, 0, 1)], tokenizer)
     assert [*encoded.ids] == tokenizer.encode(" " + " ".join(words)).ids
     ids = tokenizer.encode(WRITTEN).ids
     vocabulary = tokenizer.vocabulary

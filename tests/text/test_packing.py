@@ -9,7 +9,7 @@ from tokenizers import Tokenizer
 from tokenizers.models import WordLevel
 
 from bert_keras.errors import InputError
-from bert_keras.text.packing import encode, encode_masked, pack, packed_texts, truncated_lengths
+from bert_keras.text.packing import encode, encode_masked, pack, pack_texts, truncated_lengths
 from bert_keras.text.tokenizer import WordPieceTokenizer
 from bert_keras.text.vocab import SPECIAL_TOKENS, Vocabulary
 
@@ -72,7 +72,7 @@ def test_random_batches_equal_row_by_row_packing():
     random = np.random.default_rng(1)
     tokens = random.integers(5, 99, 500).astype(np.uint32)
     starts, lengths = random.integers(0, 480, (50, 2)), random.integers(0, 14, (50, 2))
-    rows = packed_texts(tokens, starts, lengths, length=32, vocabulary=VOCABULARY)
+    rows = pack_texts(tokens, starts, lengths, length=32, vocabulary=VOCABULARY)
     for row in range(50):
         (a, b), (m, n) = starts[row], lengths[row]
         ids = [CLS, *tokens[a : a + m], SEP, *tokens[b : b + n], SEP]

@@ -5,7 +5,7 @@ import shutil
 import numpy as np
 import pytest
 
-from bert_keras.data.record_file import framed, serialized
+from bert_keras.data.record_file import frame, serialize
 from bert_keras.errors import InputError
 from bert_keras.text.vocab import SPECIAL_TOKENS, Vocabulary
 from tfrecords_tools.build import build
@@ -50,7 +50,7 @@ def packed(**changes):
 @pytest.fixture
 def write(tmp_path):
     def written(*records, name="a.tfrecord"):
-        (tmp_path / name).write_bytes(b"".join(framed(serialized(each)) for each in records))
+        (tmp_path / name).write_bytes(b"".join(frame(serialize(each)) for each in records))
         return tmp_path / name
 
     return written

@@ -13,13 +13,19 @@ from backports import zstd
 
 from bert_keras.errors import InputError
 from tfrecords_tools import readers
-from tfrecords_tools.corpus import digest, documents, files, lines_of, units
+from tfrecords_tools.corpus import (
+    corpus_files,
+    divide_into_units,
+    input_entry,
+    lines_of,
+    read_documents,
+)
 from tfrecords_tools.readers import file_format
 
 
 def read(*paths, unit_bytes=1 << 20, text_field="text"):
     """Returns all lines of all units."""
-    all_units = units(paths, unit_bytes=unit_bytes, text_field=text_field)
+    all_units = divide_into_units(paths, unit_bytes=unit_bytes, text_field=text_field)
     return [line for unit in all_units for line in lines_of(unit)]
 
 
@@ -64,7 +70,7 @@ def remote(file):
 @pytest.mark.parametrize("pattern", FOUND)
 def test_folders_and_globs_are_sorted_here_and_remotely(remote, tmp_path, pattern):
     for root in (remote, str(tmp_path)):
-        found = files([f"{root}/{pattern}".rstrip("/")])
+        found = corpus_files([f"{root}/{pattern}".rstrip("/")])
         assert [os.path.relpath(path, root) for path in found] == FOUND[pattern]
 
 
@@ -76,15 +82,15 @@ def test_paths_without_files_and_files_that_occur_twice_are_refused(remote, tmp_
     here = [[tmp_path / n for n in names] for names in (["none.txt"], ["*.md"], ["bare"], *twice)]
     for paths in (*here, [tmp_path / "pipe"], [f"{remote}/none"]):
         with pytest.raises(InputError):
-            files(paths)
+            corpus_files(paths)
 
 
 def test_remote_files_are_read_like_local_files(remote):
-    all_units = units([remote], unit_bytes=50)
+    all_units = divide_into_units([remote], unit_bytes=50)
     assert len(all_units) > 8
     lines = [line for unit in all_units for line in lines_of(unit)]
     assert lines == ["a", "", *["b", "", "c"], *["b", "", "c"] * 99, "", "p", "", "d", "", "g", ""]
-    assert digest(f"{remote}/a.txt")["sha256"].startswith("ca978112ca1bbdca")
+    assert input_entry(f"{remote}/a.txt")["sha256"].startswith("ca978112ca1bbdca")
     fsspec.filesystem("memory").pipe("/corpus/c.txt", b"bb\n\n" * 20 + b"\xff\n")
     with pytest.raises(InputError, match=r"corpus/c\.txt, line 41 "):
         read(f"{remote}/c.txt", unit_bytes=9)
@@ -95,7 +101,7 @@ def test_blank_lines_and_file_ends_end_documents(file):
     two = file(b"d\r\n\r\ne\r\n", "two")
     lines = ["a", "b", "", "c\u2028d\x0ce\u0085f\rg", "", "d", "", "e", ""]
     assert read(one, two) == lines
-    assert list(documents([one, two], stage="read")) == [["a", "b"], lines[3:4], ["d"], ["e"]]
+    assert list(read_documents([one, two], stage="read")) == [["a", "b"], lines[3:4], ["d"], ["e"]]
 
 
 def text_of(generator, *, blank="\n"):

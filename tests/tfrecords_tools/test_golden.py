@@ -31,6 +31,7 @@ def test_known_records(corpus, vocabulary, tmp_path, case):
 
 @pytest.mark.parametrize("workers", [2, pytest.param(4, marks=pytest.mark.slow)])
 def test_workers_do_not_change_the_bytes(corpus, vocabulary, tmp_path, monkeypatch, workers):
+    monkeypatch.setattr("tfrecords_tools.build.BYTES_PER_WORKER", 1)
     monkeypatch.setattr("tfrecords_tools.corpus.UNIT_BYTES", 500)
     monkeypatch.setattr("tfrecords_tools.store.SENTENCES_PER_RANGE", 20)
     settings = BuildSettings(**SMALL, held_out_rate=0.3, shards=5)

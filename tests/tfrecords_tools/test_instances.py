@@ -35,7 +35,7 @@ def draws(corpus, *, max_length=128, short=0.1, seed=1, fills_records=False):
     return instances.PairChoices(random, max_length, short, other_text, fills_records)
 
 
-def instances_of(objective, corpus, **settings):
+def draw_instances(objective, corpus, **settings):
     return list(objective(corpus, draws(corpus, **settings)))
 
 
@@ -50,7 +50,7 @@ def positions(spans):
 def test_random_next_is_of_another_document_and_true_next_follows():
     corpus = many()
     bounds = {position for _, bounds in corpus for position in bounds}
-    for (text_a, text_b), label in instances_of(instances.next_sentence, corpus):
+    for (text_a, text_b), label in draw_instances(instances.next_sentence, corpus):
         assert {*text_a, *text_b} <= bounds
         assert text_a[0] < text_a[1] and text_b[0] < text_b[1]
         first, second = document_of(corpus, text_a[0]), document_of(corpus, text_b[0])
@@ -62,13 +62,13 @@ def test_random_next_is_of_another_document_and_true_next_follows():
 @pytest.mark.parametrize("objective", [instances.next_sentence, instances.sentence_order])
 def test_labels_are_balanced_to_the_pair(objective):
     for seed in range(8):
-        labels = [label for _, label in instances_of(objective, many(seed), seed=seed)]
+        labels = [label for _, label in draw_instances(objective, many(seed), seed=seed)]
         assert 2 * sum(labels) == len(labels) > 200
 
 
 def test_sentence_order_pairs_adjacent_texts():
     corpus, used = many(), set()
-    for (text_a, text_b), label in instances_of(instances.sentence_order, corpus):
+    for (text_a, text_b), label in draw_instances(instances.sentence_order, corpus):
         before, after = (text_b, text_a) if label else (text_a, text_b)
         assert before[1] == after[0]
         assert document_of(corpus, before[0]) == document_of(corpus, after[1] - 1)
@@ -83,7 +83,7 @@ def test_full_sentences_use_every_token_once_in_order(objective, fills_records):
     corpus = many(num_documents=200, most_sentences=9)
     bounds = {position for _, bounds in corpus for position in bounds}
     ends = {bounds[-1] for _, bounds in corpus}
-    drawn = instances_of(objective, corpus, max_length=64, fills_records=fills_records)
+    drawn = draw_instances(objective, corpus, max_length=64, fills_records=fills_records)
     spans = [span for instance in drawn for span in instance.spans]
     assert positions(spans) == list(range(corpus[-1][1][-1]))
     for instance in drawn:

@@ -10,7 +10,8 @@ import pytest
 
 from bert_keras.errors import InputError
 from tests.factories import wait_for
-from tfrecords_tools.build import Workers, result_of
+from tfrecords_tools.build import BYTES_PER_WORKER, Workers, build, finished_result, num_workers
+from tfrecords_tools.settings import BuildSettings
 
 
 @pytest.fixture(autouse=True)
@@ -51,7 +52,7 @@ def test_only_jobs_without_a_valid_receipt_run(tmp_path, number):
     assert [n for n in range(4) if before[n] == after[n]] == [0]
     processes = {job.output.read_text() for job in jobs}
     assert (processes == {str(os.getpid())}) == (number == 1)
-    assert [result_of(job.output) for job in jobs] == names
+    assert [finished_result(job.output) for job in jobs] == names
 
 
 @pytest.mark.parametrize(("number", "trouble"), [(1, "input"), (2, "input"), (2, "killed")])
@@ -61,6 +62,22 @@ def test_an_error_or_a_killed_worker_ends_the_run(tmp_path, number, trouble):
     with pytest.raises(errors), Workers(number) as workers:
         workers.run(jobs, stage="write", unit="file")
     assert not (tmp_path / "b").exists()
+
+
+def test_a_small_corpus_starts_no_process(corpus, vocabulary, tmp_path, monkeypatch):
+    sizes = [0, BYTES_PER_WORKER, 2 * BYTES_PER_WORKER, 100 * BYTES_PER_WORKER]
+    assert [num_workers(4, num_bytes=size) for size in sizes] == [1, 1, 2, 4]
+    started = []
+    monkeypatch.setattr("tfrecords_tools.build.Workers", lambda n: started.append(n) or Workers(1))
+    for splitter in ("lines", f"{__name__}:split_lines"):
+        settings = BuildSettings(splitter=splitter)
+        arguments = {"vocabulary": vocabulary, "settings": settings, "workers": 2}
+        build(corpus, output=tmp_path / f"records{len(started)}", **arguments)
+    assert started == [1, 2]  # functions of the user may be slow
+
+
+def split_lines(text):
+    return [text]
 
 
 @pytest.mark.parametrize("end", [signal.SIGKILL, signal.SIGINT])

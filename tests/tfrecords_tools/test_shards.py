@@ -5,7 +5,7 @@ import pytest
 
 from bert_keras.data.record_file import PretrainingSchema
 from bert_keras.text.vocab import SPECIAL_TOKENS, Vocabulary
-from tfrecords_tools.shards import record_features, sequences_of
+from tfrecords_tools.shards import arrange_sequences, record_features
 from tfrecords_tools.store import SpanTable
 
 VOCABULARY = Vocabulary((*SPECIAL_TOKENS, *map(str, range(5, 50)), "##s"))
@@ -21,7 +21,7 @@ def table(*instances):
 def test_features_of_several_pairs_in_a_record():
     schema, generator = PretrainingSchema(10, 0, max_sequences=3), np.random.default_rng(1)
     instances = [(1, [(0, 1), (5, 6)]), (0, [(10, 11), (11, 12)])]
-    sequences = sequences_of(table(*instances), schema=schema, generator=generator)
+    sequences = arrange_sequences(table(*instances), schema=schema, generator=generator)
     spans = zip(sequences.starts, sequences.lengths, strict=True)
     tokens = np.concatenate([TOKENS[start : start + length] for start, length in spans])
     options = {"schema": schema, "vocabulary": VOCABULARY, "masker": None, "generator": generator}
@@ -40,7 +40,7 @@ def test_features_of_several_pairs_in_a_record():
 def test_shortening_removes_tokens_at_both_ends_of_the_longer_text():
     pairs = table(*[(0, [(100, 200), (500, 520)])] * 1000)
     generator = np.random.default_rng(1)
-    sequences = sequences_of(pairs, schema=PretrainingSchema(63, 0), generator=generator)
+    sequences = arrange_sequences(pairs, schema=PretrainingSchema(63, 0), generator=generator)
     starts = sequences.starts
     assert (sequences.lengths.reshape(-1, 2) == [40, 20]).all() and (starts[1::2] == 500).all()
     assert 110 < starts[::2].min() < starts[::2].max() < 150
@@ -53,7 +53,7 @@ def filled(sizes, *, most=8, seed=1):
     spans = [(1000 * number, 1000 * number + size - 2) for number, size in enumerate(sizes)]
     schema, generator = PretrainingSchema(128, 0, max_sequences=most), np.random.default_rng(seed)
     alone = table(*((0, [span]) for span in spans))
-    sequences = sequences_of(alone, schema=schema, generator=generator)
+    sequences = arrange_sequences(alone, schema=schema, generator=generator)
     return sequences.starts // 1000, sequences.rows, sequences.columns
 
 

@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from bert_keras.data.record_file import framed, serialized
+from bert_keras.data.record_file import frame, serialize
 from bert_keras.text.vocab import SPECIAL_TOKENS, Vocabulary
 from tfrecords_tools.show import record_histograms, record_text, record_texts
 
@@ -38,8 +38,8 @@ def record(*, input_ids, **others):
 def files(tmp_path):
     """Two files of two records, labelled random, true, random, true."""
     for name, firsts in (("a", (5, 8)), ("b", (6, 5))):
-        records = [serialized(masked(1 - n, first)) for n, first in enumerate(firsts)]
-        (tmp_path / f"{name}.tfrecord").write_bytes(b"".join(map(framed, records)))
+        records = [serialize(masked(1 - n, first)) for n, first in enumerate(firsts)]
+        (tmp_path / f"{name}.tfrecord").write_bytes(b"".join(map(frame, records)))
     return tmp_path
 
 

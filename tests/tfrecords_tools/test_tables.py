@@ -9,7 +9,7 @@ from pyarrow import parquet
 from bert_keras.errors import InputError
 from tests.tensorflow_or_skip import tf, tfds
 from tests.tfrecords_tools.test_corpus import read
-from tfrecords_tools.corpus import digest, units
+from tfrecords_tools.corpus import divide_into_units, input_entry
 
 TEXTS = ["a\n\nb", None, " ", "c\r\nd", "\u00e9"]
 LINES = ["a", "b", "", "c", "d", "", "\u00e9", ""]
@@ -34,7 +34,7 @@ def test_rows_are_documents_for_every_kind_of_text(table, kind):
     path = table(text=pa.array(TEXTS * 20).cast(kind))
     for unit_bytes in (1 << 20, 1, 100, 300):
         assert read(path, unit_bytes=unit_bytes) == LINES * 20
-    assert len(units([path], unit_bytes=1)) == 15  # row groups
+    assert len(divide_into_units([path], unit_bytes=1)) == 15  # row groups
 
 
 def test_columns_without_text_and_damaged_files_are_refused(table):
@@ -89,7 +89,7 @@ def test_examples_of_splits_are_documents(data_dir):
 
 def test_parts_do_not_change_the_examples(data_dir):
     path = "tfds:two_splits?split=train[5:]+test"
-    all_units = units([path], unit_bytes=60)
+    all_units = divide_into_units([path], unit_bytes=60)
     assert len(all_units) > 5
     paths = dict.fromkeys(part.path for unit in all_units for part in unit)
     assert list(paths) == [f"tfds:two_splits?split={name}" for name in ("train", "test")]
@@ -106,7 +106,7 @@ def test_invalid_names_are_refused(data_dir):
 
 def test_digests_of_splits(data_dir):
     path = "tfds:two_splits:1.2.0?split=test"
-    entry = digest(path)
+    entry = input_entry(path)
     assert entry["path"] == path and len(entry["sha256"]) == 64
     (shard,) = (data_dir / "two_splits/1.2.0").glob("*test*")
     assert entry["bytes"] == shard.stat().st_size

@@ -7,16 +7,21 @@ from bert_keras.errors import InputError
 from bert_keras.text.tokenizer import WordPieceTokenizer
 from bert_keras.text.vocab import SPECIAL_TOKENS, Vocabulary
 from tests.tfrecords_tools.test_store import read
-from tfrecords_tools.corpus import units
+from tfrecords_tools.corpus import divide_into_units
 from tfrecords_tools.settings import BuildSettings
-from tfrecords_tools.tokens import TokenizeUnit, continues, divide_long_sentences, import_function
+from tfrecords_tools.tokens import (
+    TokenizeUnit,
+    divide_long_sentences,
+    find_continuations,
+    import_function,
+)
 
 
 def tokenized(text, vocabulary, tmp_path, **changes):
     """Returns documents as lists of sentences of words, and what the job returns."""
     (tmp_path / "a.txt").write_text(text)
     settings = BuildSettings(**{"max_predictions": 5, **changes})
-    (unit,) = units([tmp_path / "a.txt"], unit_bytes=1 << 20)
+    (unit,) = divide_into_units([tmp_path / "a.txt"], unit_bytes=1 << 20)
     job = TokenizeUnit(unit, tmp_path / "tokens", vocabulary, settings)
     result = job()
     return [
@@ -80,7 +85,7 @@ TOKENIZER = WordPieceTokenizer(Vocabulary((*SPECIAL_TOKENS, *WORDPIECES[0], *WOR
 def test_tokens_of_a_word_continue_it(text, words, expected):
     """A "+" precedes each token that continues a word."""
     tokenized = TOKENIZER.encode(text)
-    flags = continues(text, tokenized, words.split())
+    flags = find_continuations(text, tokenized, words.split())
     marked = ["+" * flag + token for flag, token in zip(flags, tokenized.tokens, strict=True)]
     assert " ".join(marked) == expected
 
@@ -89,7 +94,7 @@ def test_a_segmenter_raises_the_ids_that_continue_a_word(plugins, tmp_path):
     vocabulary = Vocabulary((*SPECIAL_TOKENS, "。", *"今天北京语言"))
     options = {"segmenter": "own_plugin:pairs", "mask_unit": "word", "splitter": "zh"}
     (tmp_path / "a.txt").write_text("今天语言。北京今天。", "utf-8")
-    (unit,) = units([tmp_path / "a.txt"], unit_bytes=1 << 20)
+    (unit,) = divide_into_units([tmp_path / "a.txt"], unit_bytes=1 << 20)
     settings = BuildSettings(**options, max_length=50)
     TokenizeUnit(unit, tmp_path / "tokens", vocabulary, settings)()
     size = len(vocabulary)

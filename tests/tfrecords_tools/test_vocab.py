@@ -39,6 +39,7 @@ def test_words_are_counted_as_the_tokenizer_divides_them(lowercase):
 
 
 def test_the_vocabulary_does_not_depend_on_the_processes(tmp_path, monkeypatch):
+    monkeypatch.setattr("tfrecords_tools.build.BYTES_PER_WORKER", 1)
     monkeypatch.setattr(counting, "UNIT_BYTES", 400)
     (tmp_path / "a").write_text("".join(f"word{n % 7} line{n} the\n\n" for n in range(500)))
     vocabulary = train_vocabulary([tmp_path / "a"], size=100)

@@ -17,7 +17,7 @@ from bert_keras.kinds.known import KINDS
 from bert_keras.text.vocab import Vocabulary
 
 CONFIG = "config.json"
-# Hyperparameters of transformers' BertConfig, version 5, and our names. The defaults are equal.
+# Hyperparameters of transformers' BertConfig, version 5 -> our names. The defaults are equal.
 # `Family` has the names and defaults of the relatives.
 HYPERPARAMETERS = {
     **GOOGLE_HYPERPARAMETERS,
@@ -25,8 +25,7 @@ HYPERPARAMETERS = {
     "layer_norm_eps": "layer_norm_epsilon",
 }
 INTERMEDIATE_SIZE = 3072  # the default in transformers, which does not depend on hidden_size
-# Hugging Face's names of activations, and ours. If several names mean the same, the first one is
-# written.
+# Hugging Face's names of activations -> ours. The first of several equal ones is written.
 ACTIVATIONS = {
     "gelu": "gelu",
     "gelu_python": "gelu",
@@ -39,7 +38,7 @@ ACTIVATIONS = {
     "tanh": "tanh",
 }
 NEXT_SENTENCE = "ForNextSentencePrediction"  # read as an encoder with a part of a BertPretrainer
-# The only supported value of each key; another value changes what the model computes.
+# The only supported value of each key; other values would change what the model computes.
 FIXED = {
     "position_embedding_type": "absolute",
     "is_decoder": False,
@@ -56,7 +55,7 @@ def note_if_ignored(name: str, problem: str, *, ignore: Collection[str]) -> str:
 
 
 def check_fixed(values: Mapping[str, Any], fixed: Mapping[str, Any], *, file: str) -> None:
-    """Raises InputError if a value of the JSON file `file` is not the only supported one."""
+    """Raises InputError if a value of the JSON file `file` is not the supported one."""
     for name, expected in fixed.items():
         if values.get(name) not in (None, expected):
             found = json.dumps(values[name])
@@ -66,9 +65,9 @@ def check_fixed(values: Mapping[str, Any], fixed: Mapping[str, Any], *, file: st
 def read_values(folder: Path) -> tuple[dict[str, Any], Family]:
     """Returns the values of config.json and the family of the model, by default BERT."""
     values = json_object(folder / CONFIG)
-    kind = str(values.get("model_type", "bert"))
-    check_name(kind, FAMILIES, what=f"model_type in {CONFIG}")
-    return values, FAMILIES[kind]
+    model_type = str(values.get("model_type", "bert"))
+    check_name(model_type, FAMILIES, what=f"model_type in {CONFIG}")
+    return values, FAMILIES[model_type]
 
 
 def transformers_classes(family: Family) -> dict[str, str]:
@@ -95,7 +94,7 @@ def read_config(values: Mapping[str, Any], family: Family) -> BertConfig:
     check_fixed(names, dict.fromkeys(names, name), file=CONFIG)
     activation = ACTIVATIONS[name]
     stated = {field: values[key] for key, field in _config_fields(family).items() if key in values}
-    absent = dict.fromkeys({*OPTIONAL_SIZES} - {*family.sizes, *family.options}, 0)
+    absent = dict.fromkeys(set(OPTIONAL_SIZES) - {*family.sizes, *family.options}, 0)
     fields = {"intermediate_size": INTERMEDIATE_SIZE, **stated, **family.traits, **absent}
     fields["activation"] = activation
     if family.has_gelu_head and activation != "gelu":
@@ -111,7 +110,7 @@ def read_config(values: Mapping[str, Any], family: Family) -> BertConfig:
 
 
 def read_architecture(values: Mapping[str, Any], family: Family, *, ignore: Collection[str]) -> str:
-    """Returns our model class for the class that config.json names, or "" without one."""
+    """Returns our model class for the class in config.json, or "" if there is none."""
     name = str(next(iter(values.get("architectures") or [""])))
     models = {name: model for model, name in transformers_classes(family).items()}
     models |= {"": "", f"{family.class_prefix}{NEXT_SENTENCE}": ""}
@@ -126,7 +125,7 @@ def read_labels(values: Mapping[str, Any], count: int) -> tuple[str, ...]:
     """Returns the names of `count` labels, by default Hugging Face's."""
     names = {str(index): name for index, name in (values.get("id2label") or {}).items()}
     ids = [str(index) for index in range(count)]
-    if values.get("num_labels", count) != count or (names and {*names} != {*ids}):
+    if values.get("num_labels", count) != count or (names and set(names) != set(ids)):
         raise InputError(f"{CONFIG}: id2label is {names}; expected {count} labels, numbered from 0")
     return tuple(str(names[index]) for index in ids) if names else numbered_labels(count)
 
@@ -138,7 +137,7 @@ def write_config(
 
     Args:
         family: The family of the model, which names the keys and the class.
-        vocabulary: The vocabulary; None if the folder gets no tokenizer files.
+        vocabulary: The vocabulary, or None if the folder gets no tokenizer files.
     """
     config = metadata.config
     activations = {ours: name for name, ours in reversed(ACTIVATIONS.items())}

@@ -23,7 +23,7 @@ from bert_keras.checkpoints.checkpoint import (
 )
 from bert_keras.checkpoints.huggingface import config as config_file
 from bert_keras.checkpoints.huggingface.tokenizer import read_tokenizer, write_tokenizer
-from bert_keras.checkpoints.tensors import StoredTensor, of_array, stored_tensors, write_tensors
+from bert_keras.checkpoints.tensors import StoredTensor, lazy_array, stored_tensors, write_tensors
 from bert_keras.config import BertConfig, ModelMetadata
 from bert_keras.errors import InputError
 from bert_keras.families import family_of
@@ -49,13 +49,13 @@ def read(path: Path, *, ignore: Collection[str]) -> Checkpoint:
     config = config_file.read_config(values, family)
     named_model = config_file.read_architecture(values, family, ignore=ignore)
     prefix, stored = f"{family.prefix or family.kind}.", {}
-    for name, tensor in stored_weights(path).items():  # old files have gamma and beta
+    for name, tensor in stored_weights(path).items():  # older files have gamma and beta
         name = name.removeprefix("module.").replace(".LayerNorm.gamma", ".LayerNorm.weight")
         stored[name.replace(".LayerNorm.beta", ".LayerNorm.bias").removeprefix(prefix)] = tensor
     unused = [name for name in stored if name in ignore]
     weights = {name: tensor for name, tensor in stored.items() if name not in unused}
     _drop_copies(weights, family, config)
-    model = _model_of(weights, named_model, family, config)
+    model = _find_model(weights, named_model, family, config)
     table = weight_names(family, model, config)
     tensors = our_tensors(weights, table, is_transposed=is_transposed)
     labels = ()
@@ -69,12 +69,12 @@ def read(path: Path, *, ignore: Collection[str]) -> Checkpoint:
         config=dataclasses.replace(config, has_pooler=has_pooler),
         lowercase=text.lowercase,
         max_length=min(text.max_length or config.max_positions, config.max_positions),
-        shortens_first=True,  # transformers' rule
+        shortens_first=True,  # as transformers does
         labels=labels,
         problem_type=(values.get("problem_type") or "") if model == "BertClassifier" else "",
     )
     extra = values.get(EXTRA_KEY, {})
-    if extra.get("model") == model:  # transformers keeps it when it saves a model of another class
+    if extra.get("model") == model:  # transformers keeps it even if it saves another class
         metadata = with_extra(metadata, extra)
     return Checkpoint(
         metadata=metadata,
@@ -120,8 +120,8 @@ def write(checkpoint: Checkpoint, folder: Path) -> tuple[str, ...]:
     theirs = "gelu" if family.has_gelu_head else config.activation
     theirs = family.traits.get("masked_lm_activation", theirs)
     if "masked_lm" in KINDS[model].heads and head != (theirs, 0.0):
-        reason = "activation or epsilon of its own, which the format cannot state"
-        notes += (f"the masked-LM head has an {reason}: logits differ by up to 2e-3",)
+        own = "activation or epsilon of its own, which the format cannot state"
+        notes += (f"the masked-LM head has an {own}: logits differ by up to 2e-3",)
     return notes
 
 
@@ -152,12 +152,12 @@ def is_transposed(name: str) -> bool:
     return name.endswith("/kernel")
 
 
-def _model_of(
+def _find_model(
     weights: Mapping[str, StoredTensor], named_model: str, family: Family, config: BertConfig
 ) -> str:
     """Returns the model class whose heads are among the weights."""
-    # Heads whose weights are called alike are told apart by the class that config.json names.
-    # bert-base-uncased has two heads, and its config.json names the class with one of them.
+    # If the weights of several heads have the same names, the class in config.json decides. For
+    # bert-base-uncased, which has two heads, config.json names a class with one of them.
     found = [
         model
         for model, kind in KINDS.items()
@@ -180,14 +180,14 @@ def stored_weights(folder: Path) -> dict[str, StoredTensor]:
     file = next((file for file in FILES if (folder / file).is_file()), SAFETENSORS)
     shards = [file]
     if file.endswith(INDEX):
-        shards = sorted({*json_object(folder / file)["weight_map"].values()})
+        shards = sorted(set(json_object(folder / file)["weight_map"].values()))
         if any(Path(shard).name != shard for shard in shards):
             raise InputError(f"{folder / file} names files outside of its folder")
-    read = _torch_tensors if file.startswith(TORCH) else stored_tensors
+    read = _read_torch_tensors if file.startswith(TORCH) else stored_tensors
     return {name: tensor for shard in shards for name, tensor in read(folder / shard).items()}
 
 
-def _torch_tensors(path: Path) -> dict[str, StoredTensor]:
+def _read_torch_tensors(path: Path) -> dict[str, StoredTensor]:
     """Reads a pytorch_model.bin without running pickled code."""
     try:
         import torch
@@ -199,11 +199,11 @@ def _torch_tensors(path: Path) -> dict[str, StoredTensor]:
             f"{path} cannot be read: pip install torch, save it again as {SAFETENSORS}, or, in a "
             "clone, git lfs pull"
         ) from error
-    return {name: of_array(a.shape, lambda a=a: a) for name, a in arrays.items()}
+    return {name: lazy_array(a.shape, lambda a=a: a) for name, a in arrays.items()}
 
 
 def _drop_copies(weights: dict[str, StoredTensor], family: Family, config: BertConfig) -> None:
-    """Removes buffers, and the copies of tied weights, which must be equal."""
+    """Removes buffers and the copies of tied weights; raises InputError if a copy differs."""
     for name in BUFFERS:
         weights.pop(name, None)
     names = weight_names(family, "BertMaskedLM", config)

@@ -30,7 +30,7 @@ from bert_keras.text.vocab import SPECIAL_TOKENS, Vocabulary, in_order_of_ids, s
 VOCABULARY, TOKENIZER, SETTINGS = "vocab.txt", "tokenizer.json", "tokenizer_config.json"
 TOKENS, MERGES, MODEL = "vocab.json", "merges.txt", "spiece.model"
 XLM_ROBERTA_MODEL, SENTENCES = "sentencepiece.bpe.model", "sentence_*_config.json"
-UNIGRAM = 1  # number of the Unigram model in SentencePiece's TrainerSpec.ModelType
+UNIGRAM = 1  # value of SentencePiece's enum TrainerSpec.ModelType
 # Tokenizer classes of transformers that split text as BERT does.
 CLASSES = (
     *("BertTokenizer", "BertTokenizerFast", "DistilBertTokenizer", "DistilBertTokenizerFast"),
@@ -67,7 +67,7 @@ def read_tokenizer(
         if used not in (None, stated):  # byte-level BPE may add a space before a text
             problem = f"add_prefix_space is {stated} in {SETTINGS} and {used} in {TOKENIZER}"
             problems.append(("add_prefix_space", problem))
-    elif (vocabulary := _vocabulary(folder, tokenizer)) is not None:
+    elif (vocabulary := _read_vocabulary(folder, tokenizer)) is not None:
         normalizer_values = tokenizer.get("normalizer") or {}
         stated = {settings.get("do_lower_case"), used := normalizer_values.get("lowercase")}
         if used is not None:
@@ -82,7 +82,7 @@ def read_tokenizer(
 
 
 def read_rules(folder: Path, settings: Mapping[str, Any]) -> str | None:
-    """Returns the rules of BPE or Unigram as the text of a tokenizer.json, None for WordPiece."""
+    """Returns the rules of BPE or Unigram as a tokenizer.json text, or None for WordPiece."""
     if (folder / TOKENIZER).is_file():
         model = json_object(folder / TOKENIZER).get("model") or {}
         # Old files, such as RoBERTa's, do not state the type of the model.
@@ -94,7 +94,7 @@ def read_rules(folder: Path, settings: Mapping[str, Any]) -> str | None:
         return fast_tokenizer.xlm_roberta_rules(sentencepiece_model(folder / XLM_ROBERTA_MODEL))
     if (folder / MODEL).is_file():
         model = sentencepiece_model(folder / MODEL)
-        if {*fast_tokenizer.KOBERT_SPECIALS.tokens} <= {each.piece for each in model.pieces}:
+        if set(fast_tokenizer.KOBERT_SPECIALS.tokens) <= {each.piece for each in model.pieces}:
             return fast_tokenizer.kobert_rules(model)
         return fast_tokenizer.unigram_rules(
             model,
@@ -131,7 +131,7 @@ def sentencepiece_model(path: Path):
     return model
 
 
-def _vocabulary(folder: Path, tokenizer: Mapping[str, Any]) -> Vocabulary | None:
+def _read_vocabulary(folder: Path, tokenizer: Mapping[str, Any]) -> Vocabulary | None:
     path = folder / VOCABULARY
     vocabulary = Vocabulary.from_file(path) if path.is_file() else None
     if not tokenizer:
@@ -151,10 +151,10 @@ def _wordpiece_problems(
     tokenizer_class: str | None,
     lowercase: bool,
 ) -> Iterator[tuple[str, str]]:
-    """Yields differences from BERT's tokenizer: the name of a rule for `ignore`, and a sentence."""
+    """Yields differences from BERT's tokenizer as pairs: a name for `ignore`, and a sentence."""
     name = settings.get("tokenizer_class") or tokenizer_class
     if name not in (None, *CLASSES):
-        problem = f"the tokenizer_class is {name}; expected one that splits as BERT's"
+        problem = f"the tokenizer_class is {name}; expected one that splits texts as BERT's does"
         yield "tokenizer_class", problem
     parts = [(settings, {"tokenize_chinese_chars": True, "do_basic_tokenize": True})]
     if tokenizer:
@@ -172,7 +172,7 @@ def _wordpiece_problems(
 def _token_problems(
     settings: Mapping[str, Any], tokenizer: Mapping[str, Any], vocabulary: Vocabulary
 ) -> Iterator[tuple[str, str]]:
-    """Yields special and added tokens that our tokenizer treats in another way, as above."""
+    """Yields, as above, special and added tokens that our tokenizer treats differently."""
     for role, token in zip(SPECIAL_ROLES, vocabulary.specials.tokens, strict=True):
         value = settings.get(role, token)
         value = value.get("content") if isinstance(value, dict) else value
@@ -182,7 +182,7 @@ def _token_problems(
     for token, each in added.items():
         if vocabulary.ids.get(token) != each["id"]:
             yield token, f"the added token {token} with id {each['id']} is not in the vocabulary"
-    # Special tokens are divided on purpose, and byte-level BPE does not divide other tokens.
+    # We divide special tokens on purpose, and byte-level BPE does not divide other added tokens.
     whole = [
         token
         for token, each in added.items()
@@ -194,7 +194,7 @@ def _token_problems(
 
 
 def sentence_settings(folder: Path) -> dict[str, Any]:
-    """Returns the values of sentence_bert_config.json, in old versions sentence_roberta_..."""
+    """Returns the values of sentence_bert_config.json (older: sentence_roberta_config.json)."""
     return next(map(json_object, sorted(folder.glob(SENTENCES))), {})
 
 

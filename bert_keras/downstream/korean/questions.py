@@ -22,7 +22,7 @@ _KLUE_QUOTES = re.compile(r"['\"《》<>〈〉]\(\)‘’")
 
 
 def korquad_scores(questions: Sequence[Question], predictions: Predictions) -> Scores:
-    """Returns the scores of KorQuAD's evaluate-v1.0.py, `exact_match` and `f1` of characters."""
+    """Returns `exact_match`, and `f1` of characters, as KorQuAD's evaluate-v1.0.py."""
 
     def normalize(text: str) -> str:
         words = text.translate(_QUOTES_AS_SPACES).lower().translate(_WITHOUT_PUNCTUATION)
@@ -33,7 +33,7 @@ def korquad_scores(questions: Sequence[Question], predictions: Predictions) -> S
 
 
 def klue_mrc_scores(questions: Sequence[Question], predictions: Predictions) -> Scores:
-    """Returns `rouge_w` and `exact_match` as KLUE-baseline (metrics/utils.py); no answer is ""."""
+    """Returns `rouge_w` and `exact_match` as KLUE-baseline (metrics/utils.py); "" is no answer."""
     rouge = exact = 0.0
     for question, prediction in zip(questions, predictions, strict=True):
         predicted = normalize_klue_answer(prediction.text)
@@ -50,7 +50,7 @@ def normalize_klue_answer(text: str) -> str:
 
 
 def rouge_w(predicted: str, gold: str) -> float:
-    """Returns KLUE's ROUGE-W, the F1 of the longest common substring that `difflib` finds."""
+    """Returns KLUE's ROUGE-W: the F1 of the longest common substring that `difflib` finds."""
     if not gold:
         return float(predicted == gold)
     size = difflib.SequenceMatcher(None, predicted, gold).find_longest_match().size

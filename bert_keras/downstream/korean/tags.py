@@ -16,20 +16,20 @@ from bert_keras.kinds.words import (
     OUTSIDE,
     Sentence,
     TaggedWords,
-    sentence_rows,
-    tagged_entities,
-    tokenized_units,
+    find_entities,
+    make_rows,
+    tokenize_units,
 )
 from bert_keras.text.tokenizer import TextTokenizer
 
 KLUE_TYPES = ("PS", "LC", "OG", "DT", "TI", "QT")  # person, location, organization, date, ...
-KLUE_LABELS = (*(f"{prefix}-{kind}" for kind in KLUE_TYPES for prefix in "BI"), OUTSIDE)
+KLUE_LABELS = (*(f"{prefix}-{name}" for name in KLUE_TYPES for prefix in "BI"), OUTSIDE)
 # monologg/KoELECTRA, finetune/processor/ner.py, with the prefix first.
 NAVER_TYPES = (
     *("PER", "FLD", "AFW", "ORG", "LOC", "CVL", "DAT"),
     *("TIM", "NUM", "EVT", "ANM", "PLT", "MAT", "TRM"),
 )
-NAVER_LABELS = (OUTSIDE, *(f"{prefix}-{kind}" for kind in NAVER_TYPES for prefix in "BI"))
+NAVER_LABELS = (OUTSIDE, *(f"{prefix}-{name}" for name in NAVER_TYPES for prefix in "BI"))
 _REVERSED_TAG = re.compile(r"(.+)-([BI])")
 
 
@@ -54,7 +54,7 @@ class NaverNerTask(NerTask):
                 continue
             words, *columns = (column.split() for column in text.split("\t"))
             tags = tuple(_REVERSED_TAG.sub(r"\2-\1", tag) for tag in chain(*columns))
-            if len(columns) != 1 or len(words) != len(tags) or not {*tags} <= {*self.labels}:
+            if len(columns) != 1 or len(words) != len(tags) or not set(tags) <= set(self.labels):
                 expected = "words, a tab, and for each word O, TYPE-B or TYPE-I"
                 raise wrong_line(f"{path}, line {line}", text, expected=expected)
             sentences.append(Sentence(tuple(words), tags, 0, line))
@@ -67,8 +67,8 @@ class KlueNerTask(NerTask):
 
     As in KLUE-benchmark/KLUE-baseline (data/klue_ner.py, models/named_entity_recognition.py), a
     token learns the tag of its first character. Its predicted tag applies to its first character,
-    and with I- to its other characters. Unlike there, an [UNK] does not change the targets of the
-    other tokens of its word, [CLS] and [SEP] have no targets, and long sentences are not cut.
+    and with I- to its other characters. Unlike KLUE-baseline, an [UNK] leaves the targets of other
+    tokens unchanged, [CLS] and [SEP] have no targets, and long sentences are not cut.
     """
 
     context: str = fixed("sentence")
@@ -81,7 +81,7 @@ class KlueNerTask(NerTask):
     file_names: ClassVar[FileNames] = klue_files("klue-ner", suffix=".tsv")
 
     def sentences(self, path: StrPath) -> list[Sentence]:
-        """Reads one character and its tag on each line; the words of a sentence are its characters.
+        """Reads lines of a character and its tag; the words of a sentence are its characters.
 
         Lines that start with ## are comments. An empty line, or a tab alone, ends a sentence
         (KLUE-benchmark/KLUE-baseline, data/klue_ner.py).
@@ -103,20 +103,20 @@ class KlueNerTask(NerTask):
 
     def encode(self, examples: Sentences, tokenizer: TextTokenizer) -> TaggedWords:
         texts = ["".join(sentence.words) for sentence in examples]
-        tokens, spans = tokenized_units(texts, tokenizer, unit=self.unit)
+        tokens, spans = tokenize_units(texts, tokenizer, unit=self.unit)
         spans_of_sentences = np.split(spans, tokens.word_bounds[1:-1])
         label_ids = [
             self.labels.index((sentence.tags or ())[start])
             for sentence, starts in zip(examples, spans_of_sentences, strict=True)
             for start, _ in starts
         ]
-        rows = sentence_rows(tokens, limit=self.max_length - 2)
+        rows = make_rows(tokens, limit=self.max_length - 2)
         return TaggedWords(tokens, rows, np.array(label_ids, np.int32), tokenizer.vocabulary, spans)
 
     def predictions(
         self, examples: Sentences, encoded: TaggedWords, outputs: Outputs
     ) -> list[Tags]:
-        """Returns a tag for each character; a space within an entity gets the tag after it."""
+        """Returns a tag for each character; a space within an entity gets the next tag."""
         tags_of_tokens = super().predictions(examples, encoded, outputs)
         spans = np.split(encoded.spans_W2, encoded.tokens.word_bounds[1:-1])
         predictions = []
@@ -126,8 +126,8 @@ class KlueNerTask(NerTask):
                 tags[start:end] = [tag, *[tag.replace("B-", "I-")] * (end - start - 1)]
             for index in range(1, len(tags) - 1):
                 before, after = tags[index - 1], tags[index + 1]
-                continues = after.startswith("I-") and before[2:] == after[2:]
-                if continues and sentence.words[index] == " ":
+                is_within = after.startswith("I-") and before[2:] == after[2:]
+                if is_within and sentence.words[index] == " ":
                     tags[index] = after
             predictions.append(tuple(tags))
         return predictions
@@ -146,31 +146,31 @@ class KlueNerTask(NerTask):
 def klue_ner_scores(gold: Sequence[Tags], predicted: Sequence[Tags]) -> Scores:
     """Returns the scores of KLUE-NER as KLUE-baseline (metrics/functional.py).
 
-    It also counts the [CLS] and [SEP] of each sentence, whose tag O is always right. Spaces have no
-    tag. `character_macro_f1` is the mean F1 of the 13 tags; the F1 of a tag that neither occurs nor
-    is predicted is 1. `entity_macro_f1` is the mean F1 of the types of entities that occur or are
-    predicted. An entity starts with B-; see `strict_tags`.
+    The scores include [CLS] and [SEP] of each sentence, whose tag O is always right, but no spaces.
+    `character_macro_f1` is the mean F1 of the 13 tags; the F1 of a tag that neither occurs nor is
+    predicted is 1. `entity_macro_f1` is the mean F1 of the types of entities that occur or are
+    predicted. An entity starts with B-; see `to_strict_tags`.
     """
     from sklearn.metrics import f1_score
 
     both = gold, predicted
     flat = [[tag for tags in each for tag in (OUTSIDE, *tags, OUTSIDE)] for each in both]
-    of_tags = f1_score(*flat, labels=list(KLUE_LABELS), average="macro", zero_division=1.0)
-    sets = ([set(tagged_entities(strict_tags(tags))) for tags in each] for each in both)
+    tag_f1 = f1_score(*flat, labels=list(KLUE_LABELS), average="macro", zero_division=1.0)
+    sets = ([set(find_entities(to_strict_tags(tags))) for tags in each] for each in both)
     num_true, num_predicted, num_correct = entity_counts(zip(*sets, strict=True))
-    kinds = {*num_true, *num_predicted}
-    f1s = [2 * num_correct[kind] / (num_true[kind] + num_predicted[kind]) for kind in kinds]
-    of_entities = sum(f1s) / len(f1s) if f1s else 0.0
-    return {"character_macro_f1": float(of_tags), "entity_macro_f1": of_entities}
+    types = {*num_true, *num_predicted}
+    f1s = [2 * num_correct[each] / (num_true[each] + num_predicted[each]) for each in types]
+    entity_f1 = sum(f1s) / len(f1s) if f1s else 0.0
+    return {"character_macro_f1": float(tag_f1), "entity_macro_f1": entity_f1}
 
 
-def strict_tags(tags: Sequence[str]) -> list[str]:
+def to_strict_tags(tags: Sequence[str]) -> list[str]:
     """Replaces I- tags that do not continue an entity by O, as seqeval in its mode "strict"."""
-    result, kind = [], ""
+    result, entity_type = [], ""
     for tag in tags:
-        prefix, _, tag_kind = tag.partition("-")
-        kind = tag_kind if prefix == "B" or tag_kind == kind else ""
-        result.append(tag if kind else OUTSIDE)
+        prefix, _, tag_type = tag.partition("-")
+        entity_type = tag_type if prefix == "B" or tag_type == entity_type else ""
+        result.append(tag if entity_type else OUTSIDE)
     return result
 
 

@@ -3,7 +3,7 @@
 from bert_keras.downstream.glue import PAIR, GlueTask
 from bert_keras.downstream.task import FileNames
 
-TEST_AS_DEV = {"train": "train", "dev": "test", "test": "test"}  # of data without a dev file
+TEST_AS_DEV = {"train": "train", "dev": "test", "test": "test"}  # if the data has no dev file
 
 
 def klue_files(name: str, *, suffix: str = ".json") -> FileNames:

@@ -28,12 +28,12 @@ if TYPE_CHECKING:  # a task checks its data before Keras is imported
     from bert_keras.models.feature_tagger import BertFeatureTagger
 
 BATCH_SIZE = 32
-ROWS_AT_ONCE = 20 * BATCH_SIZE  # sorted by length; their words are adjacent in the files
+ROWS_AT_ONCE = 20 * BATCH_SIZE  # adjacent rows, which are sorted by length for their batches
 INPUTS = (*SEQUENCE_FEATURES, "word_positions")
 
 
 class PositionedWords(TaggedWords):
-    """Same as `TaggedWords`, but targets have a column per word; inputs have its position."""
+    """Same as `TaggedWords`, but a column of the targets is a word; inputs have its position."""
 
     def columns(self, row: int) -> np.ndarray:
         return np.arange(len(self._words(row)))
@@ -49,7 +49,7 @@ class PositionedWords(TaggedWords):
 
 @dataclass(frozen=True)
 class WordFeatures(PositionedWords):
-    """Rows with inputs of a WordTagger: `features`, float32 [B,W,K,D], and `word_mask`."""
+    """Rows with the inputs of a WordTagger: `features`, float32 [B,W,K,D], and `word_mask`."""
 
     # For each of the K layers, the features of all words, float32 [W,D].
     vectors: list[np.ndarray] = field(kw_only=True)
@@ -98,8 +98,8 @@ class NerFeaturesTask(NerTask):
     ) -> WordFeatures:
         """Returns rows with the hidden states of the first token of each word.
 
-        They are computed unless `folder` has them. They are read-only memory maps, float32 [W,D],
-        of FINGERPRINT/layer_9.npy.
+        The states are computed unless `folder` has them. They are read-only memory maps, float32
+        [W,D], of files such as FINGERPRINT/layer_9.npy.
         """
         import keras
 
@@ -114,29 +114,29 @@ class NerFeaturesTask(NerTask):
             size = readable_size(4 * shape[0] * shape[1] * len(missing))
             print(f"stores features of {shape[0]:,} words, {size}, in {folder}", file=sys.stderr)
             with contextlib.ExitStack() as files:
-                new = [files.enter_context(atomic_file(paths[layer])) for layer in missing]
-                arrays = [np.lib.format.open_memmap(path, "w+", np.float32, shape) for path in new]
-                _compute(encoder, words, missing, arrays)
+                parts = [files.enter_context(atomic_file(paths[layer])) for layer in missing]
+                arrays = [np.lib.format.open_memmap(p, "w+", np.float32, shape) for p in parts]
+                _write_features(encoder, words, missing, arrays)
         vectors = [np.load(path, "r") for path in paths.values()]
         return WordFeatures(
             words.tokens, words.rows, words.label_ids, words.vocabulary, vectors=vectors
         )
 
 
-def _compute(
+def _write_features(
     encoder: "BertEncoder", words: PositionedWords, layers: Sequence[int], arrays: Sequence
 ) -> None:
     """Writes the features of all words into an array for each layer, float32 [W,D]."""
     import keras
 
-    from bert_keras.distribution.forward import compiled
+    from bert_keras.distribution.forward import compile_call
     from bert_keras.models.feature_tagger import features_at
 
     def states_of_words(inputs):
         states = encoder.states(inputs).hidden_states
         return keras.ops.cast(features_at(states, inputs["word_positions"], layers), "float32")
 
-    forward = compiled(states_of_words, encoder, names=INPUTS)
+    forward = compile_call(states_of_words, encoder, names=INPUTS)
     with tqdm(total=len(words), desc="features", unit=" rows") as bar:
         for first in range(0, len(words), ROWS_AT_ONCE):
             rows = np.arange(first, min(first + ROWS_AT_ONCE, len(words)))
@@ -144,8 +144,8 @@ def _compute(
                 inputs, *_ = words.batch(rows[batch])
                 indices, _ = words.words(rows[batch])
                 vectors_MKD = np.asarray(forward(inputs))[inputs["word_positions"] > 0]
-                for number, array in enumerate(arrays):
-                    array[indices] = vectors_MKD[:, number]
+                for index, array in enumerate(arrays):
+                    array[indices] = vectors_MKD[:, index]
                 bar.update(len(batch))
     for array in arrays:
         array.flush()

@@ -24,9 +24,9 @@ from bert_keras.kinds.words import (
     Entity,
     Sentence,
     TaggedWords,
-    sentence_rows,
-    tagged_entities,
-    word_tokens,
+    find_entities,
+    make_rows,
+    tokenize_words,
 )
 from bert_keras.text.tokenizer import TextTokenizer
 
@@ -36,7 +36,7 @@ Tags = Sequence[str]  # the predicted tags of a sentence
 
 
 def wrong_line(location: str, text: str, *, expected: str) -> InputError:
-    """Returns the error of a line, "FILE, line N", that is not what was expected."""
+    """Returns the error of a line; its location is as "FILE, line N"."""
     return InputError(f"{location} is {quoted(text)}; expected {expected}")
 
 
@@ -44,9 +44,9 @@ def read_conll(path: StrPath, *, has_entities: bool = True) -> list[Sentence]:
     """Reads the sentences of a file in CoNLL format.
 
     A line has a word, optional further columns, and a tag, separated by spaces or tabs. An empty
-    line ends a sentence. Tags are O, B-TYPE or I-TYPE, in the scheme IOB1 or BIO2; without
-    `has_entities` they are types of words, and TYPE is returned as B-TYPE. A file with a single
-    column has no tags. A -DOCSTART- line starts a document and is not a word.
+    line ends a sentence. Tags are O, B-TYPE or I-TYPE, in the scheme IOB1 or BIO2. If
+    `has_entities` is False, tags are types of words, and the tag TYPE is returned as B-TYPE. A file
+    with a single column has no tags. A -DOCSTART- line starts a document and is not a word.
     """
     sentences: list[Sentence] = []
     width, first_line, document = 0, 0, 0
@@ -83,24 +83,24 @@ def entity_scores(
     for gold_tags, predicted_tags in zip(gold, predicted, strict=True):
         num_equal += sum(tag == other for tag, other in zip(gold_tags, predicted_tags, strict=True))
         num_words += len(gold_tags)
-        pairs.append((set(tagged_entities(gold_tags)), set(tagged_entities(predicted_tags))))
+        pairs.append((set(find_entities(gold_tags)), set(find_entities(predicted_tags))))
     num_true, num_predicted, num_correct = entity_counts(pairs)
     scores = _ratios(num_true.total(), num_predicted.total(), num_correct.total())
     scores["accuracy"] = num_equal / num_words
-    for kind in sorted({*num_true, *num_predicted}):
-        ratios = _ratios(num_true[kind], num_predicted[kind], num_correct[kind])
-        scores.update({f"{kind} {name}": value for name, value in ratios.items()})
+    for each in sorted({*num_true, *num_predicted}):
+        ratios = _ratios(num_true[each], num_predicted[each], num_correct[each])
+        scores.update({f"{each} {name}": value for name, value in ratios.items()})
     return scores
 
 
 def entity_counts(
     pairs: Iterable[tuple[set[Entity], set[Entity]]],
 ) -> tuple[Counter, Counter, Counter]:
-    """Counts true, predicted and correct entities of each type, of (true, predicted) sets."""
+    """Counts true, predicted and correct entities of each type in (true, predicted) sets."""
     counters = Counter(), Counter(), Counter()
     for gold, predicted in pairs:
         for counter, spans in zip(counters, (gold, predicted, gold & predicted), strict=True):
-            counter.update(kind for _, _, kind in spans)
+            counter.update(entity_type for _, _, entity_type in spans)
     return counters
 
 
@@ -116,7 +116,7 @@ def _ratios(num_true: int, num_predicted: int, num_correct: int) -> dict[str, fl
 class NerTask(Task[Sentence, TaggedWords, Tags]):
     """Named entity recognition: the tag of a word is predicted at its first token, without a CRF.
 
-    The loss and the predictions cover only the words of the sentence of a row, not its context, so
+    The loss and the predictions cover the words of a row's sentence, not the context around it, so
     each word counts once per epoch. Reproductions of the paper's "maximal document context" reach
     its score this way (test F1 of 92.35 to 92.4 with BERT-base; kermitt2/delft issue 21,
     dsindex/ntagger issue 4). No sentence is cut: a sentence of more than `max_length` tokens has
@@ -125,7 +125,7 @@ class NerTask(Task[Sentence, TaggedWords, Tags]):
     """
 
     context: str = setting("sentence", '"sentence" alone, or "document": with the text around it')
-    # The part of a text that gets a label when the model is served; a unit of `tokenized_units`.
+    # The part of a text that gets a label when the model is served; a unit of `tokenize_units`.
     unit: str = fixed("word")
 
     model: ClassVar[str] = "BertTokenClassifier"
@@ -138,7 +138,7 @@ class NerTask(Task[Sentence, TaggedWords, Tags]):
     }
     label_field: ClassVar[str] = "tags"
     word_separator: ClassVar[str] = " "  # the text between two words in a report
-    column_separator: ClassVar[str] = " "  # of prediction files
+    column_separator: ClassVar[str] = " "  # the text between two columns of a prediction file
     rows_type: ClassVar[type[TaggedWords]] = TaggedWords
     has_entities: ClassVar[bool] = True  # whether tags are O, B-TYPE and I-TYPE
 
@@ -147,7 +147,7 @@ class NerTask(Task[Sentence, TaggedWords, Tags]):
         check_least(self, 3, "max_length")
 
     def sentences(self, path: StrPath) -> list[Sentence]:
-        """Reads a file in CoNLL's format, or a TFDS split with `tokens` and `ner`, as conll2003."""
+        """Reads a file in CoNLL's format, or a TFDS split with `tokens` and `ner` (conll2003)."""
         if not is_tfds(path) or not self.has_entities:
             return read_conll(path, has_entities=self.has_entities)
         rows = enumerate(tfds_rows(os.fspath(path)), start=1)
@@ -156,12 +156,10 @@ class NerTask(Task[Sentence, TaggedWords, Tags]):
 
     def read(self, path: StrPath, *, split: str = "train") -> list[Sentence]:
         sentences = self.sentences(path)
-        tags = {*chain.from_iterable(each.tags or () for each in sentences)}
+        tags = set(chain.from_iterable(each.tags or () for each in sentences))
         ignored = {OUTSIDE} if split == "train" and not self.labels else set()
         if not sentences or (needs_labels(split) and tags <= ignored):
-            raise InputError(
-                f"{path} has no tags but {OUTSIDE}; expected a word and its tag a line"
-            )
+            raise InputError(f"{path} has no tags but {OUTSIDE}; expected lines of word and tag")
         if self.context == "document" and sentences[-1].document == 0:
             raise InputError(f"{path} has no -DOCSTART- lines, which context=document needs")
         return sentences
@@ -173,13 +171,13 @@ class NerTask(Task[Sentence, TaggedWords, Tags]):
         return dataclasses.replace(self, labels=(OUTSIDE, *sorted(tags)))
 
     def encode(self, examples: Sentences, tokenizer: TextTokenizer) -> TaggedWords:
-        """Encodes the sentences; words with a tag that the training file lacks have weight 0."""
-        tokens = word_tokens(examples, tokenizer)
+        """Encodes the sentences; words whose tag is not in `labels` have weight 0."""
+        tokens = tokenize_words(examples, tokenizer)
         documents = None
         if self.context == "document":
             documents = np.array([each.document for each in examples])
-        rows = sentence_rows(tokens, limit=self.max_length - 2, documents=documents)
-        tags = [*chain.from_iterable(s.tags or (None,) * len(s.words) for s in examples)]
+        rows = make_rows(tokens, limit=self.max_length - 2, documents=documents)
+        tags = list(chain.from_iterable(s.tags or (None,) * len(s.words) for s in examples))
         known: dict[str | None, int] = {tag: index for index, tag in enumerate(self.labels)}
         label_ids = np.array([known.get(tag, -1) for tag in tags], np.int32)
         if unknown := {tag for tag in tags if tag is not None and tag not in known}:
@@ -196,7 +194,7 @@ class NerTask(Task[Sentence, TaggedWords, Tags]):
         """Returns the most probable tag of each word, whether or not it fits the preceding tag."""
         logits = word_logits(encoded, outputs)
         tags = [self.labels[label_id] for row in logits for label_id in row.argmax(axis=-1)]
-        return [tuple(tags[a:b]) for a, b in pairwise(encoded.tokens.word_bounds)]
+        return [tuple(tags[start:end]) for start, end in pairwise(encoded.tokens.word_bounds)]
 
     def score(self, examples: Sentences, predictions: Sequence[Tags]) -> Scores:
         return entity_scores([sentence.tags or () for sentence in examples], predictions)

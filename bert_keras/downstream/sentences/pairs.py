@@ -14,7 +14,7 @@ from bert_keras.downstream.task import Scores, needs_labels
 from bert_keras.errors import InputError, check_range
 from bert_keras.fields import setting
 from bert_keras.files import StrPath, write_text
-from bert_keras.kinds.classifier import Number
+from bert_keras.kinds.classifier import REGRESSION
 from bert_keras.text.tokenizer import TextTokenizer
 
 if TYPE_CHECKING:
@@ -58,7 +58,7 @@ class SentencePairsTask(SentenceTask[SentencePair, float]):
         for location, values in table_rows(path, columns=columns):
             first, second = (required_text(values, c, location=location) for c in self.text_columns)
             text = values.get(self.score_column, "")
-            score = Number().read(text, location=location) if text or is_labelled else None
+            score = REGRESSION.read(text, location=location) if text or is_labelled else None
             if self.loss == "cosine" and abs(score or 0) > self.max_score:
                 raise InputError(f"{location} has the score {score}; set max_score to the largest")
             pairs.append(SentencePair((first, second), score, location))
@@ -98,7 +98,7 @@ class SentencePairsTask(SentenceTask[SentencePair, float]):
     def write_predictions(
         self, path: StrPath, examples: Pairs, predictions: Sequence[float]
     ) -> None:
-        rows = (f"{number}\t{cosine}\n" for number, cosine in enumerate(predictions))
+        rows = (f"{index}\t{cosine}\n" for index, cosine in enumerate(predictions))
         write_text(path, "index\tcosine\n" + "".join(rows))
 
 

@@ -22,7 +22,7 @@ from bert_keras.text.tokenizer import TextTokenizer
 if TYPE_CHECKING:
     from bert_keras.reports.evaluation import Findings
 
-MAX_COSINES = 2**24  # computed at once, which takes 64 MiB
+MAX_COSINES = 2**24  # the number of cosines in memory at once, which takes 64 MiB
 
 
 @dataclass(frozen=True, slots=True)
@@ -39,8 +39,8 @@ class Ranking:
     """The nearest passages of a query."""
 
     passages: tuple[str, ...]  # the nearest first
-    cosines: tuple[float, ...]  # of `passages`
-    example_cosines: tuple[float, ...]  # of the example's own passages
+    cosines: tuple[float, ...]  # the cosine of each of these passages
+    example_cosines: tuple[float, ...]  # the cosine of each of the example's own passages
 
 
 Queries = Sequence[QueryExample]
@@ -48,11 +48,12 @@ Queries = Sequence[QueryExample]
 
 @dataclass(frozen=True, kw_only=True)
 class DistinctTexts(EncodedTexts):
-    """Groups whose batches contain no text twice, except within one example, as in SimCSE."""
+    """Groups of texts; a batch has a text twice only if one example has it twice, as in SimCSE."""
 
     def shuffled_batches(self, *, batch_size: int, seed: int) -> Iterator[np.ndarray]:
-        limit, numbers = self.max_length - self.vocabulary.num_specials(1), {}
-        flat = [numbers.setdefault(tuple(ids[:limit]), len(numbers)) for ids in self.texts[0]]
+        limit = self.max_length - self.vocabulary.num_specials(1)
+        text_ids = {}  # ids of the tokens of a text -> id of the text
+        flat = [text_ids.setdefault(tuple(ids[:limit]), len(text_ids)) for ids in self.texts[0]]
         texts_NG = np.array(flat, np.int64).reshape(len(self), -1)
         return distinct_batches(self.lengths, texts_NG, batch_size=batch_size, seed=seed)
 
@@ -61,9 +62,9 @@ class DistinctTexts(EncodedTexts):
 class EncodedCorpus(EncodedTexts):
     """The distinct texts of queries and passages, one in each row."""
 
-    corpus: tuple[str, ...]  # the distinct passages; they are the first rows
-    query_rows: Sequence[int]  # the row of the query of each example
-    passage_rows: Sequence[Sequence[int]]  # the rows of the passages of each example
+    corpus: tuple[str, ...]  # the distinct passages, which are the first rows
+    query_rows: Sequence[int]  # the row of each example's query
+    passage_rows: Sequence[Sequence[int]]  # the rows of each example's passages
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -71,8 +72,8 @@ class RetrievalTask(SentenceTask[QueryExample, Ranking]):
     """Retrieval of passages, from the distinct passages of a file; the positives are relevant."""
 
     query_column: str = setting("query", "column of the queries")
-    positive_column: str = setting("positive", "column of the texts that answer them")
-    negative_columns: tuple[str, ...] = setting((), "columns of texts that do not")
+    positive_column: str = setting("positive", "column of the texts that answer the queries")
+    negative_columns: tuple[str, ...] = setting((), "columns of texts that do not answer them")
     query_prompt: str = setting("", 'text before each query, such as "query: "')
     passage_prompt: str = setting("", 'text before each passage, such as "passage: "')
     cutoff: int = setting(10, "number of passages in a ranking")
@@ -105,7 +106,7 @@ class RetrievalTask(SentenceTask[QueryExample, Ranking]):
             "positive_column": (self.positive_column,),
             "negative_columns": self.negative_columns,
         }
-        columns = [*chain(*settings.values())]
+        columns = list(chain(*settings.values()))
         examples = []
         for location, row in table_rows(path, columns=settings):
             query, *passages = (required_text(row, name, location=location) for name in columns)
@@ -143,7 +144,7 @@ class RetrievalTask(SentenceTask[QueryExample, Ranking]):
     ) -> list[Ranking]:
         """Returns the ranking of each query."""
         start = len(encoded.corpus)  # the first row of a query
-        indices, cosines = rank_passages(units[start:], units[:start], most=self.cutoff)
+        indices, cosines = rank_passages(units[start:], units[:start], cutoff=self.cutoff)
         return [
             Ranking(
                 tuple(encoded.corpus[index] for index in indices[query - start]),
@@ -155,14 +156,15 @@ class RetrievalTask(SentenceTask[QueryExample, Ranking]):
 
     def score(self, examples: Queries, predictions: Sequence[Ranking]) -> Scores:
         """Returns the scores of `ranking_scores` over distinct queries, and `triplet_accuracy` if
-        there are negatives: the fraction of them with a smaller cosine than the positive.
+        there are negatives: the fraction of negatives whose cosine is smaller than the positive's.
         """
-        relevant = relevant_passages(examples)
-        found = dict(zip((each.query for each in examples), predictions, strict=True))
-        passages = [ranking.passages for ranking in found.values()]
-        scores = ranking_scores([relevant[query] for query in found], passages, cutoff=self.cutoff)
+        passages_of = relevant_passages(examples)
+        ranking_of = dict(zip((each.query for each in examples), predictions, strict=True))
+        rankings = [ranking.passages for ranking in ranking_of.values()]
+        relevant = [passages_of[query] for query in ranking_of]
+        scores = ranking_scores(relevant, rankings, cutoff=self.cutoff)
         cosines = (ranking.example_cosines for ranking in predictions)
-        triplets = [own > other for own, *others in cosines for other in others]
+        triplets = [positive > other for positive, *others in cosines for other in others]
         return scores | ({"triplet_accuracy": float(np.mean(triplets))} if triplets else {})
 
     def findings(self, examples: Queries, predictions: Sequence[Ranking]) -> "Findings":
@@ -202,28 +204,28 @@ def relevant_passages(examples: Queries) -> dict[str, set[str]]:
 
 
 def rank_passages(
-    queries_QE: np.ndarray, passages_PE: np.ndarray, *, most: int, max_cosines: int = MAX_COSINES
+    queries_QE: np.ndarray, passages_PE: np.ndarray, *, cutoff: int, max_cosines: int = MAX_COSINES
 ) -> tuple[np.ndarray, np.ndarray]:
     """Finds the nearest passages of each query; equal cosines keep the order of the passages.
 
     Args:
         queries_QE: Unit vectors, float32 [Q, E].
         passages_PE: Unit vectors, float32 [P, E].
-        most: The number of passages to find for each query.
+        cutoff: The number of passages to find for each query.
         max_cosines: The number of cosines in memory at once.
 
     Returns:
-        The indices and the cosines of the passages, [Q, K], where K is the smaller of `most` and P.
+        The indices and cosines of the passages, [Q, K], where K is the smaller of `cutoff` and P.
     """
-    most = min(most, len(passages_PE))
+    cutoff = min(cutoff, len(passages_PE))
     indices_QK, cosines_QK = [], []
     step = max(1, max_cosines // len(passages_PE))
     for start in range(0, len(queries_QE), step):
         cosines_SP = queries_QE[start : start + step] @ passages_PE.T
-        kth_S1 = -np.partition(-cosines_SP, most - 1, axis=1)[:, most - 1 : most]
+        kth_S1 = -np.partition(-cosines_SP, cutoff - 1, axis=1)[:, cutoff - 1 : cutoff]
         for cosines_P, kth in zip(cosines_SP, kth_S1, strict=True):
             candidates = np.flatnonzero(cosines_P >= kth)
-            order = np.argsort(-cosines_P[candidates], kind="stable")[:most]
+            order = np.argsort(-cosines_P[candidates], kind="stable")[:cutoff]
             indices_QK.append(candidates[order])
             cosines_QK.append(cosines_P[candidates[order]])
     return np.array(indices_QK), np.array(cosines_QK)

@@ -23,7 +23,7 @@ class SentenceTask(Task[Example, Encoded, Prediction]):
     max_length: int = setting(128, "maximum number of tokens of a text; the rest is cut")
     loss: str = field(metadata={"help": "name of the loss"})
     dimensions: tuple[int, ...] = setting((), "Matryoshka sizes to train together")
-    truncate_dim: int = setting(0, "size to which scored embeddings are cut; 0 for all of it")
+    truncate_dim: int = setting(0, "size to which scored embeddings are cut; 0 keeps their size")
     pooling: tuple[str, ...] = setting((), 'such as "cls" (default: as in the checkpoint)')
 
     model: ClassVar[str] = "BertSentenceEncoder"
@@ -63,7 +63,7 @@ class SentenceTask(Task[Example, Encoded, Prediction]):
     ) -> Any:
         """Encodes N groups of G texts as rows of the class `layout`, with further `fields`."""
         texts = [text for group in groups for text in group]
-        distinct = [*dict.fromkeys(texts)]  # tokenized once
+        distinct = list(dict.fromkeys(texts))  # each text is tokenized once
         ids = dict(zip(distinct, tokenizer.ids_batch(distinct), strict=True))
         return layout(
             texts=([ids[text] for text in texts],),

@@ -11,8 +11,8 @@ from bert_keras.kinds.windows import Question
 _ARTICLES = re.compile(r"\b(a|an|the)\b")
 _WITHOUT_PUNCTUATION = str.maketrans("", "", string.punctuation)
 
-# The scores are those of evaluate-v1.1.py and evaluate-v2.0.py of rajpurkar/SQuAD-explorer. The
-# scripts differ in small details. These are kept, including the order of additions.
+# The scores equal those of evaluate-v1.1.py and evaluate-v2.0.py in rajpurkar/SQuAD-explorer. The
+# scripts differ in small details, which are kept, as is the order of additions.
 
 
 def normalize_answer(text: str) -> str:
@@ -50,8 +50,9 @@ def squad2_scores(
 ) -> dict[str, float]:
     """Returns the scores of SQuAD 2.0.
 
-    They are `exact`, `f1` and `total`, the same with the prefixes "HasAns_" and "NoAns_", and with
-    null odds `best_exact` and `best_f1`, with the thresholds that reach them.
+    They are `exact`, `f1` and `total` of all questions, and with the prefixes "HasAns_" and
+    "NoAns_" of the questions with and without an answer. If predictions have null odds, there are
+    also `best_exact` and `best_f1`, and the thresholds that reach them.
     """
     exact: list[int] = []
     f1: list[float] = []
@@ -63,8 +64,8 @@ def squad2_scores(
         f1.append(max(_f1(gold, predicted) for gold in golds) if predicted else exact[-1])
     has_answer = [bool(question.answers) for question in questions]
     scores: dict[str, float] = {}
-    for prefix, kinds in ("", (True, False)), ("HasAns_", (True,)), ("NoAns_", (False,)):
-        rows = [row for row, has in enumerate(has_answer) if has in kinds]
+    for prefix, included in ("", (True, False)), ("HasAns_", (True,)), ("NoAns_", (False,)):
+        rows = [row for row, has in enumerate(has_answer) if has in included]
         if total := len(rows):
             scores[f"{prefix}exact"] = sum(exact[row] for row in rows) / total
             scores[f"{prefix}f1"] = sum(f1[row] for row in rows) / total
@@ -79,9 +80,9 @@ def squad2_scores(
 def best_threshold(
     scores: Sequence[float], has_answer: Sequence[bool], predictions: Sequence[Prediction]
 ) -> tuple[float, float]:
-    """Returns the best mean score, and the smallest threshold above which "no answer" reaches it.
+    """Returns the best mean score, and the smallest threshold for null odds that reaches it.
 
-    It is 0.0 if "no answer" is best for every question. `scores` are from 0 to 1.
+    The threshold is 0.0 if "no answer" is best for every question. `scores` are from 0 to 1.
     """
     odds = [each.null_odds or 0.0 for each in predictions]
     best = current = sum(not has for has in has_answer)

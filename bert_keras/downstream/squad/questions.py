@@ -21,9 +21,7 @@ def read_questions(path: str, *, id_name: str = "id") -> list[Question]:
             is_impossible = bool(fields.get("is_impossible"))
             location = f"{location} (id {identity})"
             if identity in questions or (is_impossible and answers):
-                raise InputError(
-                    f"{location} repeats an id, or has answers although it is_impossible"
-                )
+                raise InputError(f"{location} repeats an id, or has answers but is_impossible")
             spans = [Answer(each["text"], operator.index(each["answer_start"])) for each in answers]
             questions[identity] = Question(
                 id=identity,
@@ -34,22 +32,23 @@ def read_questions(path: str, *, id_name: str = "id") -> list[Question]:
                 location=location,
             )
     except (AttributeError, KeyError, TypeError) as error:
-        fault = f"{type(error).__name__} {error}"
-        expected = f"expected context and qas with {id_name}, question and answers"
-        raise InputError(f"{location} is not in SQuAD's format ({fault}); {expected}") from error
+        raise InputError(
+            f"{location} is not in SQuAD's format ({type(error).__name__} {error}); "
+            f"expected context and qas with {id_name}, question and answers"
+        ) from error
     if not questions:
         raise InputError(f"{path} has no questions; expected at least one")
-    return [*questions.values()]
+    return list(questions.values())
 
 
 def _rows(path: str) -> Iterator[tuple[str, Any, Any, Any]]:
     """Yields the location, the context, the fields and the answers of each question."""
-    if is_tfds(path):  # its answers are a dict of lists
-        for number, row in enumerate(tfds_rows(path), start=1):
+    if is_tfds(path):  # in TFDS, the answers are a dict of lists
+        for row_number, row in enumerate(tfds_rows(path), start=1):
             columns = row["answers"]
             pairs = zip(columns["text"], columns["answer_start"], strict=True)
             answers = [{"text": text, "answer_start": start} for text, start in pairs]
-            yield f"{path}, row {number}", row["context"], row, answers
+            yield f"{path}, row {row_number}", row["context"], row, answers
         return
     values = parse_json(existing_file(path).read_bytes(), location=path)
     for i, article in enumerate(values["data"]):
@@ -59,14 +58,16 @@ def _rows(path: str) -> Iterator[tuple[str, Any, Any, Any]]:
                 yield location, paragraph["context"], fields, fields.get("answers") or []
 
 
-def without_misplaced(questions: Sequence[Question], *, path: str) -> list[Question]:
-    """Returns the questions that are impossible or have an answer at its position; lists others."""
+def drop_misplaced(questions: Sequence[Question], *, path: str) -> list[Question]:
+    """Drops and lists the questions that should have an answer but have none at its position."""
     usable = [each for each in questions if each.is_impossible or each.target]
     if len(usable) < len(questions):
         skipped = [each.misplaced for each in questions if not (each.is_impossible or each.target)]
-        what = f"{len(skipped)} of {len(questions)} questions of {path} have no answer that is in "
-        what += f"the context at answer_start: {listed(skipped, most=5)}"
+        report = (
+            f"{len(skipped)} of {len(questions)} questions of {path} have no answer that is in "
+        )
+        report += f"the context at answer_start: {listed(skipped, most=5)}"
         if not usable:
-            raise InputError(what)
-        print(f"not used for training: {what}", file=sys.stderr)
+            raise InputError(report)
+        print(f"not used for training: {report}", file=sys.stderr)
     return usable

@@ -9,17 +9,12 @@ from pathlib import Path
 from typing import ClassVar, Self
 
 from bert_keras.downstream.squad.answers import squad1_scores, squad2_scores
-from bert_keras.downstream.squad.questions import read_questions, without_misplaced
+from bert_keras.downstream.squad.questions import drop_misplaced, read_questions
 from bert_keras.downstream.task import FileNames, Outputs, Scores, Task, needs_labels
 from bert_keras.errors import InputError
 from bert_keras.fields import setting
 from bert_keras.files import StrPath, is_stdout, write_text
-from bert_keras.kinds.span import (
-    Prediction,
-    SpanSettings,
-    predicted_answers,
-    span_losses,
-)
+from bert_keras.kinds.span import Prediction, SpanSettings, predict_answers, span_losses
 from bert_keras.kinds.windows import Question, QuestionWindows
 from bert_keras.text.tokenizer import TextTokenizer
 
@@ -37,7 +32,7 @@ class SquadTask(SpanSettings, Task[Question, QuestionWindows, Prediction]):
     prediction_file: ClassVar[str] = "predictions.json"
     label_field: ClassVar[str] = "answers"
     score_of_one: ClassVar[str] = "f1"  # the score of a single question, which reports show
-    id_name: ClassVar[str] = "id"  # the field of a file with the id of a question
+    id_name: ClassVar[str] = "id"  # the name of a question's id in the files
 
     def __post_init__(self):
         super().__post_init__()
@@ -50,15 +45,15 @@ class SquadTask(SpanSettings, Task[Question, QuestionWindows, Prediction]):
 
     @property
     def file_names(self) -> FileNames:
-        splits = ("train", "dev", "test")
-        return {each: (f"{each}-v{self.version}.json", f"{each}.json") for each in splits}
+        end = f"-v{self.version}.json"
+        return {split: (f"{split}{end}", f"{split}.json") for split in ("train", "dev", "test")}
 
     def read(self, path: StrPath, *, split: str = "train") -> list[Question]:
-        """Reads questions; those of "train" that have no answer at its position are skipped."""
+        """Reads questions; for "train", it skips those that have no answer at its position."""
         path = os.fspath(path)
         questions = read_questions(path, id_name=self.id_name)
         if split == "train":
-            questions = without_misplaced(questions, path=path)
+            questions = drop_misplaced(questions, path=path)
         if needs_labels(split):
             self.check_labels(questions)
         return questions
@@ -72,13 +67,13 @@ class SquadTask(SpanSettings, Task[Question, QuestionWindows, Prediction]):
     def predictions(
         self, examples: Sequence[Question], encoded: QuestionWindows, outputs: Outputs
     ) -> list[Prediction]:
-        return predicted_answers([each.context for each in examples], encoded, outputs, self)
+        return predict_answers([each.context for each in examples], encoded, outputs, self)
 
     def tuned(self, examples: Sequence[Question], predictions: Sequence[Prediction]) -> Self:
         """Returns the task with the `null_threshold` that gives these predictions the best F1.
 
-        Where "no answer" was predicted, the best answer is used, to test higher thresholds. If "no
-        answer" is best for all, it is below all null odds (the official script gives 0.0).
+        For predictions of "no answer", it uses the best answer, to test higher thresholds. If "no
+        answer" is always best, the threshold is below all null odds (0.0 in the official script).
         """
         if not self.allows_no_answer:
             return self
@@ -106,18 +101,18 @@ class SquadTask(SpanSettings, Task[Question, QuestionWindows, Prediction]):
         self, path: StrPath, examples: Sequence[Question], predictions: Sequence[Prediction]
     ) -> None:
         """Writes the texts by id as JSON, and beside it files of candidates and null odds."""
-        path, pairs = Path(path), [*zip(examples, predictions, strict=True)]
+        path, pairs = Path(path), list(zip(examples, predictions, strict=True))
         files: dict[Path, dict] = {path: {q.id: each.text for q, each in pairs}}
         if not is_stdout(path):
             nbest = path.with_name(f"nbest_{path.name}")
-            files[nbest] = {q.id: [*map(asdict, each.candidates)] for q, each in pairs}
+            files[nbest] = {q.id: list(map(asdict, each.candidates)) for q, each in pairs}
         if self.allows_no_answer and not is_stdout(path):
-            is_usual = path.name == self.prediction_file  # these are the names in run_squad.py
-            odds = path.with_name("null_odds.json" if is_usual else f"null_odds_{path.name}")
+            is_default = path.name == self.prediction_file  # the other names are as in run_squad.py
+            odds = path.with_name("null_odds.json" if is_default else f"null_odds_{path.name}")
             files[odds] = {q.id: each.null_odds for q, each in pairs}
         for file, values in files.items():
             write_text(file, json.dumps(values, indent=4) + "\n")
 
 
 _VERSIONS = {"squad1": "1.1", "squad2": "2.0"}
-SQUAD_TASKS = {name: SquadTask(name=name, version=each) for name, each in _VERSIONS.items()}
+SQUAD_TASKS = {name: SquadTask(name=name, version=v) for name, v in _VERSIONS.items()}

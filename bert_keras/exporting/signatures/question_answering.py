@@ -177,7 +177,7 @@ def best_spans(
 def _has_max_context(
     position: tf.Tensor, length: tf.Tensor, token: tf.Tensor, *, num_tokens: tf.Tensor
 ) -> tf.Tensor:
-    """Returns the windows of `kinds.windows.max_context` for each token, bool [X,T]."""
+    """Returns the windows of `kinds.windows.find_max_context` for each token, bool [X,T]."""
     smaller = tf.minimum(position, length - 1 - position)
     context = tf.cast(smaller, tf.float64) + 0.01 * tf.cast(length, tf.float64)
     context = tf.where(smaller >= 0, context, _LOW)

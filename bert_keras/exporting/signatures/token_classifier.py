@@ -31,7 +31,7 @@ def served_token_labels(
     Args:
         model: A BertTokenClassifier with N outputs.
         labels: The names of the N outputs, such as B-PER.
-        unit: The part of a text that has a label; see `kinds.words.tokenized_units`.
+        unit: The part of a text that has a label; see `kinds.words.tokenize_units`.
     """
 
     def from_tensors(**inputs):
@@ -73,7 +73,7 @@ def served_token_labels(
 
 
 def word_rows(tokens: UnitTokens, *, limit: int) -> tuple[TextRows, tf.Tensor, tf.Tensor]:
-    """Divides texts as `kinds.words.sentence_rows`, but keeps rows that label no word.
+    """Divides texts as `kinds.words.make_rows`, but keeps rows that label no word.
 
     Returns the rows without special tokens, and for each word the row that predicts its label, and
     the position of its first token there, int64 [W].
@@ -100,7 +100,7 @@ def _entities(
 ) -> dict[str, tf.Tensor]:
     """Returns the outputs of `serving_default`: the entities of B texts, at most E for each text.
 
-    They follow from the labels of the words, int32 [W], as in `kinds.words.tagged_entities`. Their
+    They follow from the labels of the words, int32 [W], as in `kinds.words.find_entities`. Their
     score is the mean probability of the words.
     """
     prefixes, _, kinds = zip(*(bio_tag(label).partition("-") for label in labels), strict=True)

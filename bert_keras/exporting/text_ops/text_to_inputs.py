@@ -136,7 +136,7 @@ class TextToInputs(tf.Module):
             return word_ops.TextTokens(token_ids, *_bounds_of(characters), source)
 
     def unit_tokens(self, text: tf.Tensor, *, unit: str) -> UnitTokens:
-        """Returns the tokens of texts with the units of `kinds.words.tokenized_units`."""
+        """Returns the tokens of texts with the units of `kinds.words.tokenize_units`."""
         if unit == "word":
             return self._word_tokens(text)
         self.check_has_offsets()
@@ -160,7 +160,7 @@ class TextToInputs(tf.Module):
             return UnitTokens(ids, first_tokens, splits, unit_starts, unit_ends, source)
 
     def _word_tokens(self, text: tf.Tensor) -> UnitTokens:
-        """Tokenizes each word by itself, as `kinds.words.word_tokens` does."""
+        """Tokenizes each word by itself, as `kinds.words.tokenize_words` does."""
         lowercase = self.lowercase and self._rules_tokenizer is None
         words, indices, source = word_ops.split_words(text, lowercase=lowercase)
         if self._rules_tokenizer is None:

@@ -5,7 +5,7 @@ import tensorflow_datasets as tfds
 
 from bert_keras.downstream.ner.task import NER_TASK, POS_TASK, entity_scores, read_conll
 from bert_keras.errors import InputError
-from bert_keras.kinds.words import Sentence, tagged_entities
+from bert_keras.kinds.words import Sentence, find_entities
 
 CONLL_2003 = """-DOCSTART- -X- -X- O
 
@@ -95,7 +95,7 @@ def test_the_conll_2003_builder_is_read(builder):
     ],
 )
 def test_entities_are_read_from_tags(tags, expected):
-    assert list(tagged_entities(tags.split())) == expected
+    assert list(find_entities(tags.split())) == expected
 
 
 # The output of conlleval.pl (2004-01-26) for sentences with true and predicted tags, separated by

@@ -5,7 +5,7 @@ import re
 import numpy as np
 import pytest
 
-from bert_keras.kinds.words import Sentence, WordTokens, sentence_rows, tokenized_units, word_tokens
+from bert_keras.kinds.words import Sentence, WordTokens, make_rows, tokenize_units, tokenize_words
 from bert_keras.text.fast_tokenizer import tokenizer_of
 from bert_keras.text.tokenizer import WordPieceTokenizer
 from bert_keras.text.vocab import SPECIAL_TOKENS, Vocabulary
@@ -26,7 +26,7 @@ def test_words_are_tokenized_separately():
     """A word of U+FE0F alone has no tokens, because Google's tokenizer removes it."""
     words = ("New", "yorker", "\ufe0f"), ("\ufe0f", "!!", "?")
     sentences = [Sentence(each, None, 0, 1) for each in words]
-    tokens = word_tokens(sentences, TOKENIZER)
+    tokens = tokenize_words(sentences, TOKENIZER)
     text = " ".join(VOCABULARY.tokens[token_id] for token_id in tokens.ids)
     assert text == "new york ##er [UNK] [UNK] ! ! [UNK]"
     assert tokens.starts.tolist() == [0, 1, 3, 4, 5, 7]
@@ -51,7 +51,7 @@ DOCUMENTS = [[1, 1], [1, 1], [2], [3], [3]]
 )
 def test_rows_of_sentences_and_documents(lengths, limit, starts, word_rows):
     tokens, documents = of_lengths(lengths), np.array([1, 1, 1, 2, 2])[: len(lengths)]
-    rows = sentence_rows(tokens, limit=limit, documents=documents)
+    rows = make_rows(tokens, limit=limit, documents=documents)
     assert rows.starts.tolist() == starts
     assert set(rows.lengths) == {min(limit, 6) if lengths is DOCUMENTS else limit}
     assert rows.word_rows.tolist() == word_rows
@@ -65,13 +65,13 @@ TEXTS = ["the license", "the  license ", "", " \n", "  the\n license\u3000\u3000
 def test_white_space_alone_separates_eojeols_and_is_none(vocabulary_of, name):
     """Byte-level BPE has tokens of white space, with and without a span."""
     tokenizer = tokenizer_of(vocabulary_of(name), lowercase=False)
-    tokens, spans = tokenized_units(TEXTS, tokenizer, unit="eojeol")
+    tokens, spans = tokenize_units(TEXTS, tokenizer, unit="eojeol")
     of_texts = np.split(spans, tokens.word_bounds[1:-1])
     expected = [[each.span() for each in re.finditer(r"\S+", text)] for text in TEXTS]
     assert [[tuple(span) for span in each] for each in of_texts] == expected
     texts = np.searchsorted(tokens.bounds, tokens.starts, side="right") - 1
     assert texts.tolist() == [0, 0, 1, 1, 4, 4, 4, 5]
-    spans = tokenized_units(TEXTS, tokenizer, unit="token")[1]
+    spans = tokenize_units(TEXTS, tokenizer, unit="token")[1]
     assert len(spans) >= len(tokens.starts) and (spans[:, 0] < spans[:, 1]).all()
 
 
@@ -79,6 +79,6 @@ def test_an_eojeol_starts_at_the_token_of_the_space_before_it(vocabulary_of):
     """As in training, which tokenizes each word after a space."""
     tokenizer = tokenizer_of(vocabulary_of("roberta"), lowercase=False)
     space, letter = (tokenizer.vocabulary.ids[each] for each in ("Ġ", "Q"))
-    tokens, spans = tokenized_units(["Q  Q "], tokenizer, unit="eojeol")
+    tokens, spans = tokenize_units(["Q  Q "], tokenizer, unit="eojeol")
     assert tokens.ids.tolist() == [letter, space, space, letter, space]
     assert (tokens.starts.tolist(), spans.tolist()) == ([0, 2], [[0, 1], [3, 4]])

@@ -89,11 +89,11 @@ def test_ranking_keeps_the_order_of_equal_passages_and_scores_missing_ones():
     random = np.random.default_rng(0)
     queries, passages = random.normal(size=(7, 3)), random.normal(size=(5, 3))
     passages[3] = passages[1]
-    indices, cosines = rank_passages(queries, passages, most=4, max_cosines=8)
+    indices, cosines = rank_passages(queries, passages, cutoff=4, max_cosines=8)
     expected = np.argsort(-(queries @ passages.T), axis=1, kind="stable")[:, :4]
     np.testing.assert_array_equal(indices, expected)
     assert (np.diff(cosines) <= 0).all()
-    assert rank_passages(queries, passages, most=9)[0].shape == (7, 5)
+    assert rank_passages(queries, passages, cutoff=9)[0].shape == (7, 5)
     scores = ranking_scores([{"a"}, {"a", "b"}], [["b", "c"], ["c", "b"]], cutoff=3)
     gain = (1 / np.log2(3)) / (1 + 1 / np.log2(3))
     expected = {"ndcg@3": gain / 2, "mrr@3": 0.25, "recall@3": 0.25, "accuracy@1": 0.0}

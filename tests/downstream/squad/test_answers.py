@@ -8,8 +8,8 @@ import pytest
 from bert_keras.checkpoints.huggingface.tokenizer import read_rules
 from bert_keras.downstream.squad.answers import squad1_scores, squad2_scores
 from bert_keras.downstream.squad.task import SQUAD_TASKS
-from bert_keras.kinds.span import Candidate, Prediction, SpanSettings, predicted_answers
-from bert_keras.kinds.windows import Answer, Question, windows_over
+from bert_keras.kinds.span import Candidate, Prediction, SpanSettings, predict_answers
+from bert_keras.kinds.windows import Answer, Question, make_windows
 from bert_keras.text.fast_tokenizer import rules_vocabulary, tokenizer_of
 
 SQUAD2 = {"version": "2.0"}
@@ -18,7 +18,7 @@ SQUAD2 = {"version": "2.0"}
 def best(questions, windows, outputs, **settings):
     """The prediction of one question."""
     contexts = [each.context for each in questions]
-    (prediction,) = predicted_answers(contexts, windows, outputs, SpanSettings(**settings))
+    (prediction,) = predict_answers(contexts, windows, outputs, SpanSettings(**settings))
     return prediction
 
 
@@ -31,7 +31,7 @@ def model_outputs(tokenizer):
 
     def make(questions, starts, ends, *, low=-9.0, padding=3, **limits):
         sizes = {"max_length": 384, "stride": 128, "max_question_length": 64, **limits}
-        windows = windows_over(questions, tokenizer, **sizes)
+        windows = make_windows(questions, tokenizer, **sizes)
         outputs = []
         for row, length in enumerate(windows.lengths):
             logits = {name: np.full(length + padding, low, np.float32) for name in ("start", "end")}
@@ -78,7 +78,7 @@ def test_white_space_is_no_answer_and_does_not_surround_one(ask, subwords):
     rules = rules_vocabulary(read_rules(subwords["roberta"], {}))
     questions = [ask("the  license ", question="the")]
     tokenizer, sizes = tokenizer_of(rules, lowercase=False), {"max_length": 20, "stride": 9}
-    windows = windows_over(questions, tokenizer, max_question_length=4, **sizes)
+    windows = make_windows(questions, tokenizer, max_question_length=4, **sizes)
     is_blank = windows.offsets[:, 0] == windows.offsets[:, 1]
     assert is_blank.sum() == 2
     first = 3 + windows.lengths_N2[0, 0]  # <s>, the question, </s> and </s> are before the passage

@@ -2,7 +2,7 @@
 
 import pytest
 
-from bert_keras.downstream.squad.questions import read_questions, without_misplaced
+from bert_keras.downstream.squad.questions import drop_misplaced, read_questions
 from bert_keras.errors import InputError
 from bert_keras.kinds.windows import Answer
 
@@ -57,8 +57,8 @@ def test_the_target_is_the_first_answer_at_its_start(ask):
 def test_misplaced_answers_are_listed(ask, capsys):
     usable = [ask("Lyon won.", "Lyon"), ask("Lyon won.", is_impossible=True)]
     misplaced = [ask("Lyon won.", "won", start=4, location=f"at {n}") for n in range(9)]
-    assert without_misplaced([*misplaced, *usable], path="f.json") == usable
+    assert drop_misplaced([*misplaced, *usable], path="f.json") == usable
     note = capsys.readouterr().err
     assert "9 of 11 questions of f.json" in note and "at 0: " in note and "4 more" in note
     with pytest.raises(InputError):
-        without_misplaced(misplaced, path="f.json")
+        drop_misplaced(misplaced, path="f.json")

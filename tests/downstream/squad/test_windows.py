@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 from bert_keras.errors import InputError
-from bert_keras.kinds.windows import windows_over
+from bert_keras.kinds.windows import make_windows
 
 LIMITS = {"max_length": 384, "stride": 128, "max_question_length": 64}
 
@@ -42,13 +42,13 @@ def trained_answers(questions, windows):
 )
 def test_targets_are_the_tokens_that_overlap_the_answer(ask, tokenizer, context, answer, trained):
     questions = [ask(context, answer)]
-    assert trained_answers(questions, windows_over(questions, tokenizer, **LIMITS)) == [trained]
+    assert trained_answers(questions, make_windows(questions, tokenizer, **LIMITS)) == [trained]
 
 
 def test_a_long_context_has_several_windows(ask, tokenizer):
     long = ask("a b c d e f g h i j", "g h", question="who ? who ?", identity="long")
     questions = [long, ask("a b c", "b", identity="short")]
-    windows = windows_over(questions, tokenizer, max_length=10, stride=3, max_question_length=2)
+    windows = make_windows(questions, tokenizer, max_length=10, stride=3, max_question_length=2)
     inputs, targets = windows.batch(np.arange(len(windows)))
     tokens = [[tokenizer.vocabulary.tokens[i] for i in row] for row in inputs["input_ids"]]
     assert [row[:4] for row in tokens] == [["[CLS]", "who", "?", "[SEP]"]] * 4
@@ -66,14 +66,14 @@ def test_a_long_context_has_several_windows(ask, tokenizer):
 def test_targets_are_at_the_annotated_occurrence_or_at_cls(ask, tokenizer):
     questions = [ask("a-b-a c", "a", start=4), ask("a b", is_impossible=True)]
     questions += [ask("a b", "b", start=0)]
-    windows = windows_over(questions, tokenizer, **LIMITS)
+    windows = make_windows(questions, tokenizer, **LIMITS)
     for name in ("start", "end"):
         assert windows.targets[name].tolist() == [2 + 2 + 4, 0, 0]
 
 
 def test_a_context_without_tokens_is_refused(ask, tokenizer):
     with pytest.raises(InputError):
-        windows_over([ask("\u200b", location="f.json")], tokenizer, **LIMITS)
+        make_windows([ask("\u200b", location="f.json")], tokenizer, **LIMITS)
 
 
 def test_the_shared_file_has_as_many_windows_as_in_run_squad(shared_data):

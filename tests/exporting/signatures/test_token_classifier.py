@@ -11,7 +11,7 @@ from bert_keras import BertTokenClassifier
 from bert_keras.downstream.batches import Predictor
 from bert_keras.downstream.ner.task import NER_TASK
 from bert_keras.exporting.verify import run_requests
-from bert_keras.kinds.words import Sentence, bio_tag, tagged_entities
+from bert_keras.kinds.words import Sentence, bio_tag, find_entities
 from bert_keras.runs.export import export
 from bert_keras.text.tokenizer import WordPieceTokenizer, google_words
 from tests.factories import assert_served, letter_vocabulary, tiny_config, with_noise
@@ -56,7 +56,7 @@ def offline(model, texts):
     return [
         [
             (min(row[first].indices), max(row[after - 1].indices) + 1, kind)
-            for first, after, kind in (tagged_entities([*map(bio_tag, next(tags))]) if row else ())
+            for first, after, kind in (find_entities([*map(bio_tag, next(tags))]) if row else ())
         ]
         for row in words
     ]

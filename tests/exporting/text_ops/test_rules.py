@@ -15,7 +15,7 @@ from bert_keras.errors import InputError
 from bert_keras.exporting.text_ops.byte_pairs import BytePairs
 from bert_keras.exporting.text_ops.text_to_inputs import MaskedTextToInputs, TextToInputs
 from bert_keras.exporting.text_ops.unigrams import Unigrams
-from bert_keras.kinds.words import tokenized_units
+from bert_keras.kinds.words import tokenize_units
 from bert_keras.text.fast_tokenizer import FastTokenizer, rules_vocabulary, write_vocabulary
 from bert_keras.text.packing import ids_with_masks, pack
 from tests.multilingual_texts import DECOMPOSED, SENTENCES
@@ -187,7 +187,7 @@ def test_units_equal_those_of_evaluation(vocabulary, tmp_path, unit):
     texts += ["", *in_graphs(TEXTS), "\u0301 a\u0301, b-c", *LICENSE[:30], ""]
     units = tf.function(partial(reader.unit_tokens, unit=unit), autograph=False)
     tokens = units(tf.constant(texts))
-    expected, spans = tokenized_units(texts, FastTokenizer(vocabulary), unit=unit)
+    expected, spans = tokenize_units(texts, FastTokenizer(vocabulary), unit=unit)
     found = tokens.ids.values, tokens.ids.row_splits, tokens.first_tokens, tokens.splits
     wanted = expected.ids, expected.bounds, expected.starts, expected.word_bounds
     assert [each.numpy().tolist() for each in found] == [each.tolist() for each in wanted]
