@@ -16,7 +16,6 @@ from bert_keras.serving.version_folder import FORMATS
 
 CHECKPOINTS = ("bert-keras", "google", "huggingface", "sentence-transformers")
 FORMAT_HELP = "tf_saved_model (default) for TF Serving, litert for bert-keras serve, or both"
-VARIANTS = ("bfloat16", "int8")
 
 
 @command(
@@ -66,7 +65,7 @@ def inspect(options: argparse.Namespace) -> None:
     option("-o --output", "DIR", "folder of all exported models", "saved_models"),
     option("--serving-config", "DIR", "folder for files of Compose, Kubernetes, KServe and Vertex"),
     option("--format", "FORMAT", FORMAT_HELP, nargs="+", choices=FORMATS),
-    option("--variant", "NAME", "int8 (litert) or bfloat16 (tf_saved_model)", choices=VARIANTS),
+    option("--variant", "NAME", "smaller and faster model: int8, of litert", choices=("int8",)),
     option("--data", "FILE", "examples that score the variant: file or folder of the task"),
     option("--task", "TASK", "task that scores the variant (default: the task of the model)"),
     CHANGES,
@@ -120,14 +119,7 @@ def serve(options: argparse.Namespace) -> None:
     """Serve saved_models/NAME on this machine with TF Serving's REST API."""
     from bert_keras.serving.limits import Limits
     from bert_keras.serving.server import serve
-    from bert_keras.serving.version_folder import variant_of
-    from bert_keras.serving.versions import chosen_versions
 
-    folders = chosen_versions(options.model, options.versions).values()
-    if set(map(variant_of, folders)) == {"bfloat16"}:
-        # No weight changes in this process, so oneDNN may keep each kernel in its own layout.
-        # Short texts take 0.7 of the time with it, in bfloat16 alone.
-        os.environ.setdefault("TF_ONEDNN_ASSUME_FROZEN_WEIGHTS", "1")
     os.environ.setdefault("TF_USE_LEGACY_KERAS", "1")  # TensorFlow then imports no Keras: 2 s
     limits = Limits(**values(options, "max_batch_size", "seconds"))
     serve(options.model, **values(options, "port", "host", "versions"), limits=limits)

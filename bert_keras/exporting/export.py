@@ -20,7 +20,6 @@ from bert_keras.checkpoints.checkpoint import require_vocabulary
 from bert_keras.config import ModelMetadata
 from bert_keras.data.record_file import PREDICTION_FEATURES
 from bert_keras.errors import InputError, check_count, check_least
-from bert_keras.exporting.bfloat16 import Bfloat16, replaced_attributes
 from bert_keras.exporting.litert import signature_definitions, write_litert
 from bert_keras.exporting.servable import (
     TEXT_SIGNATURE,
@@ -130,22 +129,22 @@ def plan_of_model(
 
 
 def write_version(
-    model: keras.Model | Bfloat16,
+    model: keras.Model,
     plan: ExportPlan,
     folder: StrPath,
     *,
     formats: Sequence[str] = FORMATS[:1],
     is_int8: bool = False,
 ) -> Path:
-    """Writes a float32 model, or a variant of one, as a version folder and verifies it.
+    """Writes a float32 model as a version folder and verifies it.
 
     The folder appears after these checks: the graph has the tokens of training; a fresh process
     loads each format as a server does; there, the outputs of `tensors` are those of the Keras
-    model, and other signatures have the outputs that they have here (not checked for a variant);
+    model, and other signatures have the outputs that they have here (not checked in 8 bits);
     all warm-up requests succeed.
 
     Args:
-        model: The model, or for a SavedModel `Bfloat16`.
+        model: The model, float32.
         plan: How to export it.
         folder: The version folder, which must not exist yet.
         formats: "tf_saved_model", "litert" or both.
@@ -155,7 +154,7 @@ def write_version(
         InputError: The model cannot be exported.
         RuntimeError: A check fails.
     """
-    folder, is_variant, tokenizer = Path(folder), isinstance(model, Bfloat16), plan.tokenizer
+    folder, tokenizer = Path(folder), plan.tokenizer
     has_saved_model, has_litert = (each in formats for each in FORMATS)
     max_length, vocabulary = plan.metadata.max_length, tokenizer.vocabulary
     found = (keras.config.backend(), model.compute_dtype)
@@ -176,8 +175,11 @@ def write_version(
             shortens_first=vocabulary.shortens_first,
         )
         encoder = getattr(model, "encoder", model)
-        with replaced_attributes([encoder], skips_padding=True):  # while signatures are traced
+        skips_padding, encoder.skips_padding = encoder.skips_padding, True  # while tracing
+        try:
             signatures, from_tensors = plan.exporter.make(model, reader, **plan.settings)
+        finally:
+            encoder.skips_padding = skips_padding
         text_inputs = [*input_specs(signatures[TEXT_SIGNATURE])]
         least, most = vocabulary.num_specials(len(text_inputs)) + 1, model.config.max_positions
         check_least(plan.metadata, least, "max_length", most=most)
@@ -196,7 +198,7 @@ def write_version(
             _requests(signatures, some, tokenizer=tokenizer, max_length=max_length)
             for some in (texts, texts[:1])
         )
-        expected = [] if is_variant or is_int8 else _expected(samples, signatures, from_tensors)
+        expected = [] if is_int8 else _expected(samples, signatures, from_tensors)
         bar.update()
         instance = {name: _EXAMPLE[name] for name in text_inputs}
         if "masked_lm_positions" in input_specs(signatures["tensors"]):
@@ -213,7 +215,7 @@ def write_version(
             module: Any = tf.Module()
             # A tracked Keras model would store its weights twice, or store them where TF Serving's
             # loader does not find them.
-            module.weights = model.stored if is_variant else [each.value for each in model.weights]
+            module.weights = [each.value for each in model.weights]
             module.text_to_inputs = reader
             tf.saved_model.save(module, os.fspath(partial_folder), signatures=signatures)
             write_warmup(partial_folder, warmup, name=folder.resolve().parent.name)

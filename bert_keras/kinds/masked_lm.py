@@ -61,13 +61,13 @@ class MaskedLM(Kind):
     def answers(self, columns: Sequence[list], rows: Any, outputs: Sequence):
         tokens = self.tokenizer.vocabulary.tokens
         logits = zip(rows.num_masks, (each["masked_lm"] for each in outputs), strict=True)
-        return [masked_tokens(logits_PV[:count], tokens) for count, logits_PV in logits]
+        return [predict_tokens(logits_PV[:count], tokens) for count, logits_PV in logits]
 
     def outputs(self, inputs: Mapping[str, np.ndarray], logits: Any) -> dict:
         positions_BP, length = inputs["masked_lm_positions"], inputs["input_ids"].shape[1]
         is_valid_BP = (positions_BP > 0) & (positions_BP < length)
         names = self.tokenizer.vocabulary.tokens
-        found = columns_of_answers([masked_tokens(each, names) for each in logits["masked_lm"]])
+        found = columns_of_answers([predict_tokens(each, names) for each in logits["masked_lm"]])
         is_valid_BP5 = np.broadcast_to(is_valid_BP[..., None], np.shape(found["tokens"]))
         outputs = {
             "tokens": np.where(is_valid_BP5, found["tokens"], "").tolist(),

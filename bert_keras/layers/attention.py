@@ -161,7 +161,7 @@ class SelfAttention(BertLayer):
     """Multi-head scaled dot-product attention (Vaswani et al. 2017, section 3.2.2).
 
     The sum of scores and bias, the softmax and the probabilities are float32 or wider under every
-    dtype policy, unless the attribute `score_dtype` is set.
+    dtype policy.
 
     Args:
         num_heads: The number of attention heads, which divides D.
@@ -190,7 +190,6 @@ class SelfAttention(BertLayer):
         super().__init__(**kwargs)
         self.num_heads, self.has_biases = num_heads, has_biases
         self.initializer_stddev = initializer_stddev
-        self.score_dtype = None  # the dtype of the softmax; None means float32 or wider
         self.dropout = Dropout(dropout_rate, dtype=self.dtype_policy, name="dropout")
 
     def build(self, hidden_shape: tuple):
@@ -270,7 +269,7 @@ class SelfAttention(BertLayer):
 
     def _attend(self, query_BNTH, key_BNTH, value_BNTH, bias, *, training):
         """Returns context and probabilities; in blocks, B is M x B, and T is Q or 3 x Q (keys)."""
-        precise = self.score_dtype or keras.backend.result_type(self.compute_dtype, "float32")
+        precise = keras.backend.result_type(self.compute_dtype, "float32")
         # With the scale before the product, oneDNN fuses scale, product and bias.
         query_BNTH = query_BNTH * (1.0 / math.sqrt(query_BNTH.shape[-1]))
         scores_BNTT = ops.matmul(query_BNTH, ops.transpose(key_BNTH, (0, 1, 3, 2)))
@@ -282,16 +281,17 @@ class SelfAttention(BertLayer):
 
 def _swap_heads(x):
     """Transposes [B, T, N, H] to [B, N, T, H], and back."""
-    if IS_JAX or keras.distribution.list_devices("gpu"):
+    bits = int(keras.backend.standardize_dtype(x.dtype)[-2:])  # "float32" -> 32
+    if IS_JAX or x.shape[-1] * bits % 64 or keras.distribution.list_devices("gpu"):
         return ops.transpose(x, (0, 2, 1, 3))
     return _swap_as_integers(x)
 
 
 @ops.custom_gradient
 def _swap_as_integers(x):
-    # TensorFlow transposes floats by oneDNN, which takes several times as long for few tokens.
+    # TensorFlow transposes floats by oneDNN, which takes several times as long for few tokens. It
+    # has no transposition of int64; for int32, TensorFlow logs an error without AVX-512.
     def swap(x):
-        bits = keras.backend.standardize_dtype(x.dtype)[-2:]  # "float32" -> "32"
-        return ops.view(ops.transpose(ops.view(x, f"int{bits}"), (0, 2, 1, 3)), x.dtype)
+        return ops.view(ops.transpose(ops.view(x, "int64"), (0, 2, 1, 3)), x.dtype)
 
     return swap(x), swap  # a swap is its own inverse, and so its own gradient

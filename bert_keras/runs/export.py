@@ -1,4 +1,4 @@
-"""Exports a model, or a smaller variant of it, for TF Serving."""
+"""Exports a model as a SavedModel or in LiteRT's format, also in 8 bits."""
 
 import os
 from collections.abc import Sequence
@@ -6,9 +6,8 @@ from pathlib import Path
 
 from bert_keras.checkpoints.formats import open_text_checkpoint
 from bert_keras.errors import InputError, check_name, suggest_keyword_names
-from bert_keras.exporting.bfloat16 import Bfloat16
 from bert_keras.exporting.export import export_plan, plan_of_model, write_version
-from bert_keras.exporting.export_variant import MAX_SCORE_DROP, VARIANTS, Scoring, export_variant
+from bert_keras.exporting.int8 import MAX_SCORE_DROP, Scoring, export_int8
 from bert_keras.files import StrPath
 from bert_keras.models.loading import load_model
 from bert_keras.models.pretrained import Pretrained
@@ -43,19 +42,19 @@ def export(  # noqa: PLR0913 - public; each argument is optional
         model: A folder with a vocabulary in any checkpoint format, or a model in memory.
         path: The version folder, saved_models/NAME/VERSION, which must not exist yet.
         format: "tf_saved_model" for TF Serving, "litert" for `bert-keras serve`, `load_exported`
-            and devices, or a list of both; by default "tf_saved_model", or the format of `variant`.
+            and devices, or a list of both; by default "tf_saved_model", or "litert" for a variant.
         tokenizer: The tokenizer of a model in memory; by default `model.tokenizer`.
         labels: The labels of a model in memory; by default the labels in its metadata.
         max_length: The largest number of tokens of a text or pair; by default the metadata's.
         num_texts: The number of texts that a classifier takes, 1 or 2; by default the number that
             the model was trained on, or 1 if its metadata does not state it.
-        variant: "int8" of LiteRT or "bfloat16" of a SavedModel, whose size, time and score are
-            printed next to the values of float32; by default the model is written in float32.
-        data: Labelled examples to score a variant on: a file of the task, or a data folder or
+        variant: "int8", in LiteRT's format, whose size, time and score are printed next to those
+            of float32; by default the model is written in float32.
+        data: Labelled examples to score the variant on: a file of the task, or a data folder or
             `tfds:NAME` with a split "dev".
-        task: The name of the task that scores a variant; by default the task of the fine-tuning.
+        task: The name of the task that scores the variant; by default the task of the fine-tuning.
         changes: Settings of this task, such as `{"text_columns": ("review",)}`.
-        max_score_drop: The points, of 100, by which the score of a variant may drop.
+        max_score_drop: The points, of 100, by which the score of the variant may drop.
 
     Returns:
         The path of the version folder.
@@ -76,14 +75,12 @@ def export(  # noqa: PLR0913 - public; each argument is optional
             "a variant needs data, labelled examples to score it; only a variant takes data, task, "
             "changes and max_score_drop"
         )
-    format = format or VARIANTS.get(variant or "", FORMATS[0])
+    format = format or (FORMATS[0] if variant is None else "litert")
     formats = (format,) if isinstance(format, str) else tuple(format)
     for each in formats:
         check_name(each, FORMATS, what="format")
-    if variant is not None:
-        check_name(variant, VARIANTS, what="variant")
-        if formats != (VARIANTS[variant],):
-            raise InputError(f"{variant} is a variant of the format {VARIANTS[variant]} alone")
+    if variant is not None and (variant, formats) != ("int8", ("litert",)):
+        raise InputError(f"the variant is {variant!r} of {format}; known is 'int8' of litert alone")
     options = {"max_length": max_length, "num_texts": num_texts}
     if isinstance(model, Pretrained):
         plan = plan_of_model(model, path, tokenizer=tokenizer, labels=labels, **options)
@@ -94,11 +91,9 @@ def export(  # noqa: PLR0913 - public; each argument is optional
         metadata, source = checkpoint.metadata, os.fspath(model)
         plan = export_plan(metadata, checkpoint.tokenizer, path, source=source, **options)
 
-    def write(path: StrPath, variant: str = "") -> Path:
+    def write(path: StrPath, *, is_int8: bool = False) -> Path:
         written = model if isinstance(model, Pretrained) else load_model(model)
-        if variant == "bfloat16":
-            written = Bfloat16(written)
-        return write_version(written, plan, path, formats=formats, is_int8=variant == "int8")
+        return write_version(written, plan, path, formats=formats, is_int8=is_int8)
 
     if variant is None:
         return write(path)
@@ -106,4 +101,4 @@ def export(  # noqa: PLR0913 - public; each argument is optional
     arguments = {"source": source, "task": task, "changes": changes}
     scored_task, examples = variant_examples(plan.metadata, str(data), **arguments)
     scored = Scoring(scored_task, examples, scored_task.encode(examples, plan.tokenizer))
-    return export_variant(path, scored, write=write, variant=variant, max_score_drop=max_score_drop)
+    return export_int8(path, scored, write=write, max_score_drop=max_score_drop)

@@ -111,7 +111,10 @@ class ExportedModel:
         return outputs
 
     def logits(self, inputs: Mapping[str, np.ndarray]) -> dict[str, np.ndarray]:
-        """Returns the outputs of the Keras model; an output without a name is called `logits`."""
+        """Returns the outputs of the Keras model; an output without a name is called `logits`.
+
+        Groups of texts, [B, G, T], are run as B x G rows by a model that embeds single texts.
+        """
         if "masked_lm_positions" in self.signatures["tensors"]["inputs"]:
             length = inputs["input_ids"].shape[1]
             none_B1 = np.zeros((len(inputs["input_ids"]), 1), np.int32)
@@ -119,9 +122,16 @@ class ExportedModel:
             positions_BP = positions_BP if positions_BP.shape[1] else none_B1
             is_valid_BP = (positions_BP > 0) & (positions_BP < length)
             inputs = {**inputs, "masked_lm_positions": positions_BP * is_valid_BP}
-        arrays = {name: np.ascontiguousarray(array, np.int32) for name, array in inputs.items()}
+        specs = self.signatures["tensors"]["inputs"]
+        shape, rank = inputs["input_ids"].shape, len(specs["input_ids"]["tensor_shape"]["dim"])
+        groups = shape[: len(shape) - rank + 1]
+        arrays = {
+            name: np.ascontiguousarray(array.reshape(-1, *array.shape[len(groups) :]), np.int32)
+            for name, array in inputs.items()
+        }
         with self._one_run:
-            return self._run(**arrays)
+            outputs = self._run(**arrays)
+        return {name: array.reshape(*groups, *array.shape[1:]) for name, array in outputs.items()}
 
 
 @suggest_keyword_names

@@ -42,11 +42,6 @@ def next_version(folder: str | os.PathLike) -> int:
     return max(versions, default=0) + 1
 
 
-def variant_of(folder: Path) -> str:
-    """Returns the variant that a version folder contains, or "" if it contains float32."""
-    return _metadata(folder).get("variant", {}).get("name", "")
-
-
 def file_digests(folder: Path) -> dict[str, str]:
     """Returns the SHA-256 of each file of a version folder, except METADATA, by its path."""
     names = {path.relative_to(folder).as_posix() for path in folder.rglob("*") if path.is_file()}

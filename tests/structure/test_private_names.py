@@ -18,7 +18,7 @@ PRIVATE_NAMES = {
     "_get_variable_index": ("Keras' own example of an optimizer uses it", "training/optimizer"),
     "_trainable_variables": (OWN_LIST, "training/optimizer"),
     "_initializer": ("each weight is read once, to its place", "checkpoints/pretrained"),
-    "_flatten_layers": (LAYERS, "checkpoints/pretrained", "exporting/bfloat16"),
+    "_flatten_layers": (LAYERS, "checkpoints/pretrained"),
     "tensorflow.python.saved_model.loader_impl": (DEPRECATED, "serving/model"),
     "_make_callable_from_options": ("`Session.run` checks static shapes", "serving/model"),
 }

@@ -1,4 +1,4 @@
-"""Variants are measured, scored like their model, and refused if they lose too much."""
+"""Models in int8 are measured, scored like their model, and refused if they lose too much."""
 
 import dataclasses
 import json
@@ -8,18 +8,12 @@ import pytest
 
 from bert_keras import BertEncoder
 from bert_keras.errors import InputError
-from bert_keras.exporting.export_variant import (
-    Scoring,
-    compare_with_float32,
-    measure_score,
-    measure_seconds,
-)
-from bert_keras.exporting.verify import run_requests
+from bert_keras.exporting.int8 import Scoring, compare_with_float32, measure_score, measure_seconds
 from bert_keras.models.loading import load_model
 from bert_keras.runs.evaluate import predict_examples
 from bert_keras.runs.export import export
+from bert_keras.serving.litert import load_exported
 from bert_keras.serving.version_folder import METADATA
-from bert_keras.serving.versions import open_model
 from tests.exporting.fine_tuned import TABLES, fine_tuned
 
 
@@ -34,7 +28,7 @@ FIGURES = {
 }
 
 
-def test_a_variant_may_lose_some_points(capsys):
+def test_int8_may_lose_some_points(capsys):
     compare_with_float32(FIGURES, metric="accuracy", max_score_drop=2)
     assert capsys.readouterr().out.splitlines() == [
         "float32:  100 bytes on disk; 1000.0 ms for 1 x 5 tokens; accuracy 0.9000",
@@ -45,7 +39,7 @@ def test_a_variant_may_lose_some_points(capsys):
 
 
 @pytest.mark.slow
-def test_a_variant_is_measured_and_written(tmp_path, run, not_verified):
+def test_int8_is_measured_and_written(tmp_path, run):
     model, data = run
     written = export(model, tmp_path / "name" / "3", variant="int8", data=data)
     assert [path.name for path in (tmp_path / "name").iterdir()] == ["3"]
@@ -56,8 +50,7 @@ def test_a_variant_is_measured_and_written(tmp_path, run, not_verified):
     for name in ("float32", "int8"):
         figures = stored["figures"][name]
         assert figures["num_bytes"] > 0 and 0 < figures["score"] < 100 and figures["seconds"]
-    request = {"signature": "serving_default", "inputs": {"text": ["a film"]}}
-    assert run_requests(written, [request])[0]["labels"] == [["no", "yes"]]
+    assert load_exported(written).predict(["a film"])[0]["labels"] == ["no", "yes"]
 
 
 def test_models_without_a_scoring_task_are_refused(tmp_path, run):
@@ -79,15 +72,15 @@ def test_models_without_a_scoring_task_are_refused(tmp_path, run):
 
 @pytest.mark.parametrize("name", [*TABLES, "squad1", "ner"])
 @pytest.mark.slow
-def test_an_export_has_the_score_of_its_model(tmp_path, name, not_verified):
+def test_an_export_has_the_score_of_its_model(tmp_path, name):
     model, data = fine_tuned(name, tmp_path, seed=6)
-    written = export(model, tmp_path / "name" / "1")
+    written = export(model, tmp_path / "name" / "1", format="litert")
     task, examples, predicted = predict_examples(model, data, task=name)
     encoded = task.encode(examples, load_model(model).tokenizer)
     scored = Scoring(task, examples, encoded)
-    run = open_model(written).predict
-    actual = measure_score(run, scored)
-    times = measure_seconds({"model": run}, scored)
+    exported = load_exported(written)
+    actual = measure_score(exported, scored)
+    times = measure_seconds({"model": exported}, scored)
     expected = 100 * task.score(examples, predicted)[task.metric]
     assert 0 < abs(expected) < 100
     assert actual == pytest.approx(expected, abs=1e-3)
