@@ -13,7 +13,7 @@ from bert_keras.errors import InputError
 from bert_keras.exporting.signatures.question_answering import best_spans, passages_of
 from bert_keras.exporting.text_ops.text_to_inputs import TextToInputs
 from bert_keras.exporting.verify import run_requests
-from bert_keras.kinds.span import best_spans as offline_spans
+from bert_keras.kinds.span import find_best_spans as offline_spans
 from bert_keras.kinds.windows import Question
 from bert_keras.runs.export import export
 from bert_keras.text.tokenizer import WordPieceTokenizer
