@@ -4,16 +4,20 @@ import contextlib
 import http.client
 import itertools
 import json
-import statistics
+import random
 import subprocess
 import threading
 import time
 from collections.abc import Sequence
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
 from pathlib import Path
 from urllib.parse import urlsplit
 
+import numpy as np
+
 PATIENCE = 120  # seconds; timeout of a request
+MAX_OPEN = 256  # requests of the open loop at the same time; later ones wait for a connection
 
 
 @dataclass
@@ -29,7 +33,18 @@ class Latencies:
         return len(self.times) / self.seconds
 
     def milliseconds(self, percent: int) -> float:
-        return 1000 * statistics.quantiles(self.times, n=100, method="inclusive")[percent - 1]
+        return 1000 * float(np.percentile(self.times, percent)) if self.times else float("nan")
+
+    @contextlib.contextmanager
+    def request(self, connection: http.client.HTTPConnection, *, start: float):
+        """Adds the seconds since `start` after a successful request, or an error."""
+        try:
+            yield
+            self.times.append(time.perf_counter() - start)
+        except (OSError, http.client.HTTPException) as error:
+            self.errors += 1
+            print(f"{type(error).__name__}: {error}", flush=True)
+            connection.close()  # the next request opens it again
 
 
 class Server:
@@ -88,18 +103,37 @@ def closed_loop(
     def run_client() -> None:
         with contextlib.closing(server.connection()) as connection:
             while time.perf_counter() < start + seconds:
-                try:
-                    text = texts[next(counter) % len(texts)]
-                    latencies.times.append(server.send(connection, text))
-                except (OSError, http.client.HTTPException) as error:
-                    latencies.errors += 1
-                    print(f"{type(error).__name__}: {error}", flush=True)
-                    connection.close()  # the next request opens it again
+                with latencies.request(connection, start=time.perf_counter()):
+                    server.send(connection, texts[next(counter) % len(texts)])
 
     clients = [threading.Thread(target=run_client) for _ in range(num_clients)]
     for client in clients:
         client.start()
     for client in clients:
         client.join()
+    latencies.seconds = time.perf_counter() - start
+    return latencies
+
+
+def open_loop(
+    server: Server, texts: Sequence[str], *, rate: float, seconds: float, seed: int
+) -> Latencies:
+    """Sends requests at random times, `rate` a second on average, each on its own connection.
+
+    The times are a Poisson process and do not depend on the responses. A latency counts from the
+    planned time of the request, so that it includes the time that the client is late.
+    """
+    latencies, generator = Latencies(), random.Random(seed)
+
+    def send(text: str, planned: float) -> None:
+        connection = server.connection()
+        with contextlib.closing(connection), latencies.request(connection, start=planned):
+            server.send(connection, text)
+
+    start = planned = time.perf_counter()
+    with ThreadPoolExecutor(MAX_OPEN) as pool:
+        while (planned := planned + generator.expovariate(rate)) < start + seconds:
+            time.sleep(max(0.0, planned - time.perf_counter()))
+            pool.submit(send, generator.choice(texts), planned)
     latencies.seconds = time.perf_counter() - start
     return latencies
