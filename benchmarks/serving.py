@@ -43,7 +43,7 @@ from serving_models import (
 
 from bert_keras.arguments import run_command
 from bert_keras.data.encoded import longest_first_batches
-from bert_keras.downstream.squad.questions import read_questions
+from bert_keras.downstream.squad.task import read_questions
 from bert_keras.downstream.table import table_rows
 from bert_keras.errors import InputError
 from bert_keras.families import preset, presets

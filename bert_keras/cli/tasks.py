@@ -4,10 +4,14 @@ import argparse
 import contextlib
 import json
 import os
+from collections.abc import Sequence
 from functools import partial
+from pathlib import Path
 
 from bert_keras.arguments import checked, count, flag, option, required
-from bert_keras.cli.answers import answer_lines, ask_model, check_texts, is_exported
+from bert_keras.checkpoints import native
+from bert_keras.checkpoints.formats import detect_format
+from bert_keras.checkpoints.hub import locate
 from bert_keras.cli.program import (
     FILE,
     MODEL,
@@ -27,7 +31,10 @@ from bert_keras.files import (
     messages_beside,
     refuse_existing,
 )
+from bert_keras.kinds.kind import Asked, Kind
+from bert_keras.kinds.known import KINDS
 from bert_keras.runs.settings import check_examples, task_examples
+from bert_keras.serving.version_folder import METADATA, next_version
 
 OF_THE_MODEL = f"{TASK_HELP} (default: the task of the model)"
 TASK = option("--task", "TASK", OF_THE_MODEL, type=TASK_NAME)
@@ -39,7 +46,7 @@ CHANGES = option(
 )
 
 
-def _check_text(text: str) -> None:
+def _check_no_file(text: str) -> None:
     if os.path.isfile(text):
         raise InputError(f"{text} is a file; give it as --data {text}")
 
@@ -78,7 +85,7 @@ def evaluate(options: argparse.Namespace) -> None:
         *("texts", "[TEXT ...]", "texts, two for a model of pairs; none with --data", []),
         nargs="+",
         is_optional=True,
-        type=checked(_check_text),
+        type=checked(_check_no_file),
     ),
     flag("--json", "print the answers to texts as JSON"),
     option("--data", "FILE", DATA),
@@ -107,15 +114,65 @@ def predict(options: argparse.Namespace) -> None:
     if options.data:
         _predict_file(options)
         return
-    if not is_exported(options.model):
-        check_texts(options.model, options.texts)
+    if not _is_exported(options.model):
+        _check_texts(options.model, options.texts)
         start_keras(options)
-    kind, answers = ask_model(options.model, options.texts)
+    kind, answers = _ask_model(options.model, options.texts)
     if options.json:
         text = json.dumps([answer for _, answer in answers], indent=2, ensure_ascii=False)
     else:
-        text = "\n".join(answer_lines(kind, answers))
+        text = "\n".join(_answer_lines(kind, answers))
     print(printable(text))
+
+
+def _ask_model(name: str, texts: Sequence[str]) -> tuple[type[Kind], Asked]:
+    """Returns the kind of a model, and its answer for each text, pair or question."""
+    if _is_exported(name):
+        from bert_keras.serving.litert import load_exported
+
+        exported = load_exported(name)
+        kind, num_columns = type(exported.kind), len(exported.metadata.text_columns)
+        columns = _text_columns(kind, texts, num_columns=num_columns, source=name)
+        return kind, kind.ask(exported, columns)
+    from bert_keras.checkpoints.checkpoint import require_vocabulary
+    from bert_keras.models.loading import load_model
+
+    model = load_model(name)
+    tokenizer = require_vocabulary(model.tokenizer, source=name)
+    num_columns = len(model.stored_metadata(tokenizer).text_columns)
+    columns = _text_columns(model.kind, texts, num_columns=num_columns, source=name)
+    return model.kind, model.kind.ask(model, columns)
+
+
+def _is_exported(name: str) -> bool:
+    """Returns whether `name` is a version folder of an export, or the folder of all versions."""
+    folders = (Path(name), Path(name, str(next_version(name) - 1)))
+    return any((folder / METADATA).is_file() for folder in folders)
+
+
+def _check_texts(name: str, texts: Sequence[str]) -> None:
+    """Raises the errors of `_ask_model` that need no Keras, if the files name the model class."""
+    folder = locate(name)
+    if detect_format(folder) is native:
+        metadata = native.read_metadata(folder)
+        kind = KINDS.get(metadata.model, Kind)
+        _text_columns(kind, texts, num_columns=len(metadata.text_columns), source=name)
+    elif (folder / "1_Pooling").is_dir():  # a model of sentence-transformers
+        _text_columns(KINDS["BertSentenceEncoder"], texts, num_columns=0, source=name)
+
+
+def _text_columns(
+    kind: type[Kind], texts: Sequence[str], *, num_columns: int, source: str
+) -> tuple[list[str], ...]:
+    if not kind.answers_texts:
+        raise InputError(f"{source} is a {kind.model}, which predicts nothing; fine-tune it")
+    return kind.columns_of_words(texts, num_columns=num_columns, source=source)
+
+
+def _answer_lines(kind: type[Kind], answers: Asked) -> list[str]:
+    """Returns a readable line for each answer, or for each entity or mask of it."""
+    pairs = [(line, asked) for asked, answer in answers for line in kind.lines(answer)]
+    return [line if len(answers) == 1 else f"{line}    {asked}" for line, asked in pairs]
 
 
 def _predict_file(options: argparse.Namespace) -> None:

@@ -104,6 +104,11 @@ def batches_of(
     return Batches(read, spec=specs, num_batches=num_batches)
 
 
+def training_batches(encoded: Encoded, *, batch_size: int, seed: int) -> Batches:
+    """Returns endless shuffled batches; the rows of a batch have similar lengths."""
+    return batches_of(encoded, lambda: encoded.shuffled_batches(batch_size=batch_size, seed=seed))
+
+
 @contextlib.contextmanager
 def input_errors() -> Iterator[None]:
     """Raises the InputError of a file that TensorFlow read, instead of TensorFlow's own error."""

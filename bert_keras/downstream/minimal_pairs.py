@@ -11,7 +11,7 @@ from keras import ops
 
 from bert_keras.data.encoded import EncodedTexts
 from bert_keras.data.objectives import next_tokens
-from bert_keras.downstream.batches import Predictor
+from bert_keras.downstream.predictor import Predictor
 from bert_keras.downstream.table import required_text, table_rows
 from bert_keras.downstream.task import Scores
 from bert_keras.errors import InputError

@@ -103,6 +103,8 @@ def export_plan(
     settings = exporter.settings(metadata)
     if num_texts is not None:
         settings["num_texts"] = num_texts
+        if num_texts != len(metadata.text_columns):
+            metadata = dataclasses.replace(metadata, text_columns=())
     return ExportPlan(exporter, settings, metadata, tokenizer)
 
 

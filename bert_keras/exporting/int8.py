@@ -2,13 +2,9 @@
 
 import shutil
 import tempfile
-import time
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
-from statistics import median
 from typing import TYPE_CHECKING, NamedTuple
-
-import numpy as np
 
 from bert_keras.data.encoded import Encoded
 from bert_keras.errors import InputError
@@ -20,9 +16,6 @@ if TYPE_CHECKING:
     from bert_keras.downstream.task import Task
 
 MAX_SCORE_DROP = 0.5  # points, of 100, by which the score may drop by default
-
-_NUM_LONG_TEXTS, _LONG_LENGTH = 8, 128  # texts and tokens of the larger batch that is timed
-_NUM_ROUNDS = 20
 
 
 class Scoring(NamedTuple):
@@ -36,7 +29,7 @@ class Scoring(NamedTuple):
 def export_int8(
     folder: StrPath, scoring: Scoring, *, write: Callable[..., Path], max_score_drop: float
 ) -> Path:
-    """Exports a model in int8 and prints the size, the time and the score of int8 and float32.
+    """Exports a model in int8 and prints the size and the score of int8 and float32.
 
     The metadata of the version stores the measurements.
 
@@ -58,15 +51,12 @@ def export_int8(
         folders = {name: Path(scratch, name, named) for name in ("float32", "int8")}
         for name, path in folders.items():
             write(path, is_int8=name == "int8")
-        models = {name: ExportedModel(path) for name, path in folders.items()}
-        times = measure_seconds(models, scoring)
         figures = {
             name: {
-                "num_bytes": (folders[name] / LITERT).stat().st_size,
-                "seconds": times[name],
-                "score": measure_score(model, scoring),
+                "num_bytes": (path / LITERT).stat().st_size,
+                "score": measure_score(ExportedModel(path), scoring),
             }
-            for name, model in models.items()
+            for name, path in folders.items()
         }
         compare_with_float32(figures, metric=task.metric, max_score_drop=max_score_drop)
         scored_on = {"task": task.name, "metric": task.metric, "examples": len(scoring.examples)}
@@ -85,37 +75,13 @@ def measure_score(model: ExportedModel, scoring: Scoring) -> float:
     return 100 * task.score(examples, task.predictions(examples, encoded, outputs))[task.metric]
 
 
-def measure_seconds(
-    models: Mapping[str, ExportedModel], scoring: Scoring
-) -> dict[str, dict[str, float]]:
-    """Returns the median seconds of a run by model and batch size, as "8 x 128 tokens"."""
-    times: dict[str, dict[str, float]] = {name: {} for name in models}
-    first_row = scoring.encoded.batch(np.arange(1))[0]
-    groups = first_row["input_ids"].shape[1:-1]  # the sequences of an example, such as choices
-    typical = int(np.median(scoring.encoded.lengths))
-    for num_texts, length in (1, typical), (_NUM_LONG_TEXTS, _LONG_LENGTH):
-        length = min(length, scoring.task.max_length)
-        shape = (num_texts, *groups, length)
-        inputs = {name: np.full(shape, name != "segment_ids", np.int32) for name in first_row}
-        rounds: dict[str, list[float]] = {name: [] for name in models}
-        for _ in range(1 + _NUM_ROUNDS):
-            for name, model in models.items():  # in turn, as the machine may slow down
-                start = time.perf_counter()
-                model.logits(inputs)
-                rounds[name].append(time.perf_counter() - start)
-        for name, seconds in rounds.items():  # the first round is slow
-            times[name][f"{num_texts} x {length} tokens"] = median(seconds[1:])
-    return times
-
-
 def compare_with_float32(
     figures: Mapping[str, dict], *, metric: str, max_score_drop: float
 ) -> None:
     """Prints the figures of both models; InputError if int8 loses too much."""
     for model, each in figures.items():
-        times = ", ".join(f"{1000 * t:.1f} ms for {size}" for size, t in each["seconds"].items())
         size = readable_size(each["num_bytes"])
-        print(f"{model + ':':9} {size} on disk; {times}; {metric} {each['score'] / 100:.4f}")
+        print(f"{model + ':':9} {size} on disk; {metric} {each['score'] / 100:.4f}")
     loss = round(figures["float32"]["score"] - figures["int8"]["score"], 2)  # as in the message
     if loss > max_score_drop:
         raise InputError(

@@ -15,7 +15,7 @@ from bert_keras.data.record_file import SEQUENCE_FEATURES
 from bert_keras.distribution.forward import compile_call
 from bert_keras.errors import InputError, check_count, suggest_keyword_names
 from bert_keras.kinds.embedder import Embedder
-from bert_keras.layers.sentence import SentenceHead
+from bert_keras.layers.heads import SentenceHead
 from bert_keras.models.task_models import TaskModel, flat_rows
 from bert_keras.models.text_inputs import TextInputs
 from bert_keras.text.columns import checked_columns

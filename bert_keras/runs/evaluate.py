@@ -6,7 +6,6 @@ from typing import Any
 
 from bert_keras.checkpoints.checkpoint import require_vocabulary
 from bert_keras.data.encoded import say_cut
-from bert_keras.downstream.batches import Predictor
 from bert_keras.downstream.catalog import ZERO_SHOT
 from bert_keras.downstream.minimal_pairs import (
     log_likelihoods,
@@ -14,6 +13,7 @@ from bert_keras.downstream.minimal_pairs import (
     pair_scores,
     read_pairs,
 )
+from bert_keras.downstream.predictor import Predictor
 from bert_keras.downstream.table import is_tfds
 from bert_keras.downstream.task import Task
 from bert_keras.errors import print_field, suggest_keyword_names

@@ -48,7 +48,7 @@ def export(  # noqa: PLR0913 - public; each argument is optional
         max_length: The largest number of tokens of a text or pair; by default the metadata's.
         num_texts: The number of texts that a classifier takes, 1 or 2; by default the number that
             the model was trained on, or 1 if its metadata does not state it.
-        variant: "int8", in LiteRT's format, whose size, time and score are printed next to those
+        variant: "int8", in LiteRT's format, whose size and score are printed next to those
             of float32; by default the model is written in float32.
         data: Labelled examples to score the variant on: a file of the task, or a data folder or
             `tfds:NAME` with a split "dev".
@@ -70,17 +70,16 @@ def export(  # noqa: PLR0913 - public; each argument is optional
     ```
     """
     is_scored = data is not None or task is not None or changes or max_score_drop != MAX_SCORE_DROP
-    if (data is None) if variant else is_scored:
-        raise InputError(
-            "a variant needs data, labelled examples to score it; only a variant takes data, task, "
-            "changes and max_score_drop"
-        )
-    format = format or (FORMATS[0] if variant is None else "litert")
+    format = format or (FORMATS[0] if variant is None else FORMATS[1])
     formats = (format,) if isinstance(format, str) else tuple(format)
     for each in formats:
         check_name(each, FORMATS, what="format")
-    if variant is not None and (variant, formats) != ("int8", ("litert",)):
-        raise InputError(f"the variant is {variant!r} of {format}; known is 'int8' of litert alone")
+    is_int8 = (variant, formats, data is None) == ("int8", ("litert",), False)
+    if not is_int8 and (variant is not None or is_scored):
+        raise InputError(
+            f"the variant is {variant!r} of {', '.join(formats)}; expected 'int8' of litert with "
+            "data, or None without data, task, changes and max_score_drop"
+        )
     options = {"max_length": max_length, "num_texts": num_texts}
     if isinstance(model, Pretrained):
         plan = plan_of_model(model, path, tokenizer=tokenizer, labels=labels, **options)

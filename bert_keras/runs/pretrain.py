@@ -15,6 +15,7 @@ import keras
 import numpy as np
 
 from bert_keras.checkpoints.pretrained import save_model
+from bert_keras.config import BertConfig
 from bert_keras.data.batches import Batches, input_errors
 from bert_keras.distribution.strategy import check_one_machine, is_chief, num_devices
 from bert_keras.downstream.minimal_pairs import read_pairs
@@ -35,7 +36,6 @@ from bert_keras.text.fast_tokenizer import tokenizer_of
 from bert_keras.training.callbacks import FitSettings, wait_for
 from bert_keras.training.loop import fit_resumable, for_devices
 from bert_keras.training.optimizer import OPTIMIZERS, SCHEDULES
-from bert_keras.training.performance import flops_per_example
 from bert_keras.training.states import load_training_state, training_state
 from bert_keras.training.tensorboard import NormsByLayer, write_hyperparameters
 
@@ -288,3 +288,25 @@ def _memory() -> str:
     unit = 1 if sys.platform == "darwin" else 1024
     used = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * unit
     return f"at most {readable_size(used)} in this process"
+
+
+def flops_per_example(config: BertConfig, length: int, num_predictions: int) -> int:
+    """Counts the operations of the forward and backward pass for one row of `length` positions.
+
+    Only matrix products count, with 2 operations for an addition and a multiplication, and padding
+    counts like tokens. The backward pass has twice as many operations as the forward pass.
+    Operations that are repeated to save memory count once (Chowdhery et al. 2022, appendix B).
+    """
+    size, intermediate = config.hidden_size, config.intermediate_size
+    dense = length * (8 * size**2 + (6 if config.is_gated else 4) * size * intermediate)
+    forward = config.num_layers * dense
+    for index in range(config.num_layers):
+        context = min(length, config.local_window + 1) if config.is_local(index) else length
+        forward += 4 * length * context * size
+    if config.has_pooler:
+        forward += 2 * size**2 + 4 * size
+    embedding = config.embedding_size or size
+    forward += num_predictions * (2 * size * embedding + 2 * embedding * config.vocab_size)
+    if config.embedding_size:
+        forward += 2 * length * embedding * size
+    return 3 * forward

@@ -13,10 +13,10 @@ import keras
 from bert_keras.checkpoints.formats import open_text_checkpoint
 from bert_keras.checkpoints.pretrained import missing_parts
 from bert_keras.config import ModelMetadata, warn_high_rate
-from bert_keras.data.batches import Batches
+from bert_keras.data.batches import Batches, training_batches
 from bert_keras.data.encoded import Encoded, say_cut
 from bert_keras.distribution.loss import global_loss
-from bert_keras.downstream.batches import Predictor, training_batches
+from bert_keras.downstream.predictor import Predictor
 from bert_keras.downstream.task import Outputs, Task
 from bert_keras.errors import InputError, check_unused, print_field
 from bert_keras.files import StrPath

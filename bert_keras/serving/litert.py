@@ -18,7 +18,7 @@ from bert_keras.kinds.kind import columns_of_answers, softmax
 from bert_keras.kinds.known import KINDS
 from bert_keras.serving.embeddings_api import COUNTS
 from bert_keras.serving.model import LoadError, ServedModel
-from bert_keras.serving.rest_api import DEFAULT_SIGNATURE, Refusal, Tensors
+from bert_keras.serving.rest_api import Refusal, Tensors
 from bert_keras.serving.version_folder import LITERT, METADATA, next_version
 from bert_keras.text.columns import columns_of
 from bert_keras.text.fast_tokenizer import tokenizer_of, vocabulary_in
@@ -54,8 +54,7 @@ class ExportedModel:
         stored = json_object(folder / METADATA)
         self.metadata = ModelMetadata.from_dict(stored["card"])
         self.signatures: dict[str, dict] = stored["signatures"]
-        if (vocabulary := vocabulary_in(folder / "assets")) is None:
-            raise InputError(f"{folder}/assets has no vocabulary; export the model again")
+        vocabulary: Any = vocabulary_in(folder / "assets")
         tokenizer = tokenizer_of(vocabulary, **self.metadata.tokenizer_settings)
         self.kind = KINDS[self.metadata.model](self.metadata, tokenizer)
         has_affinity = hasattr(os, "sched_getaffinity")  # macOS and Windows have not
@@ -91,9 +90,7 @@ class ExportedModel:
     def with_prompt(self, columns: tuple[list, ...]) -> tuple[list, ...]:
         """Returns the texts with the default prompt of a sentence encoder before each."""
         prompt = self.metadata.embedding.prompt() if self.metadata.embedding else ""
-        return (
-            tuple([prompt + text for text in column] for column in columns) if prompt else columns
-        )
+        return tuple([prompt + text if prompt else text for text in each] for each in columns)
 
     def row_outputs(
         self, rows: Any, *, batch_size: int = _BATCH_SIZE, is_silent: bool = True
@@ -115,14 +112,14 @@ class ExportedModel:
 
         Groups of texts, [B, G, T], are run as B x G rows by a model that embeds single texts.
         """
-        if "masked_lm_positions" in self.signatures["tensors"]["inputs"]:
+        specs = self.signatures["tensors"]["inputs"]
+        if "masked_lm_positions" in specs:
             length = inputs["input_ids"].shape[1]
             none_B1 = np.zeros((len(inputs["input_ids"]), 1), np.int32)
             positions_BP = inputs.get("masked_lm_positions", none_B1)
             positions_BP = positions_BP if positions_BP.shape[1] else none_B1
             is_valid_BP = (positions_BP > 0) & (positions_BP < length)
             inputs = {**inputs, "masked_lm_positions": positions_BP * is_valid_BP}
-        specs = self.signatures["tensors"]["inputs"]
         shape, rank = inputs["input_ids"].shape, len(specs["input_ids"]["tensor_shape"]["dim"])
         groups = shape[: len(shape) - rank + 1]
         arrays = {
@@ -174,9 +171,7 @@ class LiteModel(ServedModel):
         try:
             self.model = ExportedModel(folder)
             super().__init__(self.model.signatures, is_ours=True)
-            example = json_object(folder / METADATA)["example"]["instance"].items()
-            self.predict(DEFAULT_SIGNATURE, {name: np.array([text]) for name, text in example})
-        except (InputError, ValueError, KeyError) as error:  # of a damaged file
+        except (InputError, KeyError, TypeError, ValueError) as error:  # of a damaged file
             raise LoadError("DATA_LOSS", str(error)) from error
 
     def predict(self, signature_name: str, tensors: Tensors) -> Tensors:
@@ -222,9 +217,7 @@ class LiteModel(ServedModel):
         for name, limit in limits.items():
             array = tensors[name]
             if array.shape != shape or array.ndim != rank or not array.size:
-                raise Refusal(
-                    f"{name} has the shape {array.shape}; expected rank {rank}, as input_ids"
-                )
+                raise Refusal(f"{name} has the shape {array.shape}; expected {rank} dimensions")
             if array.shape[-1] > config.max_positions:
                 raise Refusal(f"an input has more than {config.max_positions} positions")
             if array.min() < 0 or array.max() >= limit:

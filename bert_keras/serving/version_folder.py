@@ -50,11 +50,12 @@ def file_digests(folder: Path) -> dict[str, str]:
 
 def changed_file(folder: Path) -> str:
     """Returns the first file that is not as the export wrote it, or ""; 0.2 stored no digests."""
-    for name, digest in _metadata(folder).get("files", {}).items():
+    for name, digest in read_metadata(folder).get("files", {}).items():
         if not (folder / name).is_file() or file_sha256(folder / name) != digest:
             return name
     return ""
 
 
-def _metadata(folder: Path) -> dict[str, Any]:
+def read_metadata(folder: Path) -> dict[str, Any]:
+    """Returns what the export stored about a version; {} for other SavedModels."""
     return json_object(folder / METADATA) if (folder / METADATA).is_file() else {}

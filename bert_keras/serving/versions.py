@@ -13,8 +13,14 @@ from bert_keras.files import StrPath, check_exists
 from bert_keras.serving.batching import Batcher
 from bert_keras.serving.limits import Limits
 from bert_keras.serving.model import LoadError, ServedModel, SessionModel
-from bert_keras.serving.rest_api import CODES, DEFAULT_SIGNATURE, Call, Refusal
-from bert_keras.serving.version_folder import FORMATS, LITERT, WARMUP, changed_file, is_version
+from bert_keras.serving.rest_api import CODES, Call, Refusal, read_predict
+from bert_keras.serving.version_folder import (
+    FORMATS,
+    LITERT,
+    changed_file,
+    is_version,
+    read_metadata,
+)
 
 
 def chosen_versions(model_folder: StrPath, numbers: Sequence[int] = ()) -> dict[int, Path]:
@@ -37,24 +43,18 @@ def _selected(folder: Path, numbers: Sequence[int]) -> dict[int, Path]:
 
 
 def load_version(folder: Path, *, limits: Limits, on_run: Callable[..., None]) -> Batcher:
-    """Loads a version and runs its warm-up requests; LoadError if one fails, as in TF Serving."""
+    """Loads a version and runs the example of its export; LoadError if that fails."""
     if name := changed_file(folder):
         raise LoadError("DATA_LOSS", f"{name} is not the file that bert-keras export wrote")
     model = open_model(folder, seconds=limits.seconds)
     try:
-        for request in warmup_requests(folder) if isinstance(model, SessionModel) else ():
-            name, inputs = request["signature"] or DEFAULT_SIGNATURE, request["inputs"]
-            try:
-                if model.inputs.get(name, {}).keys() != inputs.keys():
-                    raise Refusal(f"its inputs are {', '.join(sorted(inputs))}")
-                model.predict(name, inputs)
-            except Refusal as error:
-                if error.status != 504:  # a run that exceeds the time limit is not a failure
-                    message = f"a warm-up request of {name} fails: {error}"
-                    raise LoadError(CODES.get(error.status, "UNKNOWN"), message) from error
-    except LoadError:
+        if example := read_metadata(folder).get("example"):
+            request = read_predict({"instances": [example["instance"]]}, model.inputs)
+            model.predict(*request)
+    except Refusal as error:
         model.close()
-        raise
+        message = f"the example of the export fails: {error}"
+        raise LoadError(CODES.get(error.status, "UNKNOWN"), message) from error
     return Batcher(model, limits=limits, on_run=on_run)
 
 
@@ -65,27 +65,6 @@ def open_model(folder: Path, *, format: str | None = None, seconds: float = 30.0
 
         return LiteModel(folder)
     return SessionModel(folder, seconds=seconds)
-
-
-def warmup_requests(folder: Path) -> list[dict]:
-    """Reads the warm-up requests of an export; [] if the version has none."""
-    import tensorflow as tf
-    from google.protobuf.message import DecodeError
-    from tensorflow_serving.apis.prediction_log_pb2 import PredictionLog
-
-    path = folder / WARMUP
-    if not path.is_file():
-        return []
-    requests = []
-    try:
-        for record in tf.data.TFRecordDataset(os.fspath(path)).as_numpy_iterator():
-            message = PredictionLog.FromString(record).predict_log.request
-            inputs = {name: tf.make_ndarray(each) for name, each in message.inputs.items()}
-            requests.append({"signature": message.model_spec.signature_name, "inputs": inputs})
-    except (tf.errors.DataLossError, DecodeError, TypeError, ValueError) as error:
-        message = f"{path} does not contain complete PredictionLogs; export the model again"
-        raise LoadError("DATA_LOSS", message) from error
-    return requests
 
 
 @dataclass(eq=False)

@@ -6,7 +6,7 @@ from itertools import islice
 import numpy as np
 import pytest
 
-from bert_keras.downstream.batches import training_batches
+from bert_keras.data.batches import training_batches
 from bert_keras.downstream.classification import TABLE_TASKS
 from bert_keras.errors import InputError
 from bert_keras.text.tokenizer import WordPieceTokenizer

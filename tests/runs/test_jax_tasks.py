@@ -8,8 +8,8 @@ import pytest
 
 from bert_keras import BertEncoder
 from bert_keras.cli import main
-from bert_keras.downstream.batches import Predictor
 from bert_keras.downstream.catalog import task_of
+from bert_keras.downstream.predictor import Predictor
 from bert_keras.models.loading import load_model
 from bert_keras.runs.task_run import TaskRun
 from bert_keras.text.tokenizer import WordPieceTokenizer

@@ -6,11 +6,11 @@ import time
 
 import pytest
 
-from bert_keras.exporting.export import write_warmup
+from bert_keras.files import write_json
 from bert_keras.serving.limits import Limits
 from bert_keras.serving.model import LoadError
 from bert_keras.serving.rest_api import Call, Refusal
-from bert_keras.serving.version_folder import WARMUP
+from bert_keras.serving.version_folder import METADATA
 from bert_keras.serving.versions import Versions, load_version
 from tests.factories import wait_for
 
@@ -113,19 +113,12 @@ def test_the_watch_goes_on_after_a_bug_and_while_the_folder_is_away(folder, capl
     assert status == {"error_code": "UNKNOWN", "error_message": "a bug"}
 
 
-@pytest.mark.parametrize(
-    ("signature", "x"), [("strict", -1.0), ("strict", "text"), ("words", 1.0), ("gone", 1.0)]
-)
-def test_a_version_whose_warm_up_request_fails_is_not_loaded(models, tmp_path, signature, x):
-    def load():
-        with pytest.raises(LoadError) as error:
-            load_version(folder, limits=Limits(), on_run=print)
-        return error.value.code
-
-    folder = shutil.copytree(models / "odd" / "1", tmp_path / "odd" / "1")
-    pairs = (("strict", 1.0), (signature, x))
-    requests = [{"signature": name, "inputs": {"x": [each]}} for name, each in pairs]
-    write_warmup(folder, requests, name="odd")
-    assert load() == "INVALID_ARGUMENT"
-    (folder / WARMUP).write_bytes((folder / WARMUP).read_bytes()[:-3])
-    assert load() == "DATA_LOSS"
+@pytest.mark.parametrize("instance", [{"x": "text"}, {"y": 1.0}])
+def test_a_version_whose_example_fails_is_not_loaded(models, tmp_path, instance):
+    folder = shutil.copytree(models / "half_plus_three" / "123", tmp_path / "half" / "1")
+    write_json(folder / METADATA, {"example": {"instance": {"x": [1.0]}}})
+    load_version(folder, limits=Limits(), on_run=print).close()
+    write_json(folder / METADATA, {"example": {"instance": instance}})
+    with pytest.raises(LoadError) as error:
+        load_version(folder, limits=Limits(), on_run=print)
+    assert error.value.code == "INVALID_ARGUMENT"

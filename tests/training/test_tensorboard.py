@@ -10,12 +10,12 @@ from tensorboard.backend.event_processing.event_accumulator import EventAccumula
 from tensorboard.plugins.hparams import plugin_data_pb2
 
 from bert_keras.models.pretrainer import BertMaskedLM, BertPretrainer
+from bert_keras.runs.pretrain import flops_per_example
 from bert_keras.training import callbacks, tensorboard
 from bert_keras.training.callbacks import TensorBoardLog
 from bert_keras.training.loop import fit_resumable
 from bert_keras.training.losses import pretraining_losses, pretraining_metrics
 from bert_keras.training.optimizer import BertAdamW
-from bert_keras.training.performance import flops_per_example
 from tests.distribution.test_global_batch import mirrored
 from tests.distribution.training import batches as pretraining_batches
 from tests.factories import batches_of, tiny_config

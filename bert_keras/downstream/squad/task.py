@@ -1,21 +1,23 @@
-"""Defines the SQuAD tasks: find the span of a context that answers a question."""
+"""Defines the SQuAD tasks, which find the answer of a question in a context, and reads files."""
 
 import dataclasses
 import json
+import operator
 import os
-from collections.abc import Sequence
+import sys
+from collections.abc import Iterator, Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
-from typing import ClassVar, Self
+from typing import Any, ClassVar, Self
 
 from bert_keras.downstream.squad.answers import squad1_scores, squad2_scores
-from bert_keras.downstream.squad.questions import drop_misplaced, read_questions
+from bert_keras.downstream.table import is_tfds, parse_json, tfds_rows
 from bert_keras.downstream.task import FileNames, Outputs, Scores, Task, needs_labels
-from bert_keras.errors import InputError
+from bert_keras.errors import InputError, listed
 from bert_keras.fields import setting
-from bert_keras.files import StrPath, is_stdout, write_text
+from bert_keras.files import StrPath, existing_file, is_stdout, write_text
 from bert_keras.kinds.span import Prediction, SpanSettings, predict_answers, span_losses
-from bert_keras.kinds.windows import Question, QuestionWindows
+from bert_keras.kinds.windows import Answer, Question, QuestionWindows
 from bert_keras.text.tokenizer import TextTokenizer
 
 Predictions = Sequence[Prediction]
@@ -116,3 +118,65 @@ class SquadTask(SpanSettings, Task[Question, QuestionWindows, Prediction]):
 
 _VERSIONS = {"squad1": "1.1", "squad2": "2.0"}
 SQUAD_TASKS = {name: SquadTask(name=name, version=v) for name, v in _VERSIONS.items()}
+
+
+def read_questions(path: str, *, id_name: str = "id") -> list[Question]:
+    """Reads a file in SQuAD's format, or a TFDS split such as tfds:squad/v2.0:train."""
+    questions: dict[str, Question] = {}
+    location = path
+    try:
+        for location, context, fields, answers in _rows(path):
+            identity, question = fields[id_name], fields["question"]
+            is_impossible = bool(fields.get("is_impossible"))
+            location = f"{location} (id {identity})"
+            if identity in questions or (is_impossible and answers):
+                raise InputError(f"{location} repeats an id, or has answers but is_impossible")
+            spans = [Answer(each["text"], operator.index(each["answer_start"])) for each in answers]
+            questions[identity] = Question(
+                id=identity,
+                question=question,
+                context=context,
+                answers=tuple(spans),
+                is_impossible=is_impossible,
+                location=location,
+            )
+    except (AttributeError, KeyError, TypeError) as error:
+        raise InputError(
+            f"{location} is not in SQuAD's format ({type(error).__name__} {error}); "
+            f"expected context and qas with {id_name}, question and answers"
+        ) from error
+    if not questions:
+        raise InputError(f"{path} has no questions; expected at least one")
+    return list(questions.values())
+
+
+def _rows(path: str) -> Iterator[tuple[str, Any, Any, Any]]:
+    """Yields the location, the context, the fields and the answers of each question."""
+    if is_tfds(path):  # in TFDS, the answers are a dict of lists
+        for row_number, row in enumerate(tfds_rows(path), start=1):
+            columns = row["answers"]
+            pairs = zip(columns["text"], columns["answer_start"], strict=True)
+            answers = [{"text": text, "answer_start": start} for text, start in pairs]
+            yield f"{path}, row {row_number}", row["context"], row, answers
+        return
+    values = parse_json(existing_file(path).read_bytes(), location=path)
+    for i, article in enumerate(values["data"]):
+        for j, paragraph in enumerate(article["paragraphs"]):
+            for k, fields in enumerate(paragraph["qas"]):
+                location = f"{path}, data[{i}], paragraphs[{j}], qas[{k}]"
+                yield location, paragraph["context"], fields, fields.get("answers") or []
+
+
+def drop_misplaced(questions: Sequence[Question], *, path: str) -> list[Question]:
+    """Drops and lists the questions that should have an answer but have none at its position."""
+    usable = [each for each in questions if each.is_impossible or each.target]
+    if len(usable) < len(questions):
+        skipped = [each.misplaced for each in questions if not (each.is_impossible or each.target)]
+        report = (
+            f"{len(skipped)} of {len(questions)} questions of {path} have no answer that is in "
+        )
+        report += f"the context at answer_start: {listed(skipped, most=5)}"
+        if not usable:
+            raise InputError(report)
+        print(f"not used for training: {report}", file=sys.stderr)
+    return usable

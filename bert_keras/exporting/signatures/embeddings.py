@@ -6,8 +6,7 @@ import tensorflow as tf
 from bert_keras.config import EmbeddingConfig
 from bert_keras.exporting.servable import Exporter, ServableModel, text_servable, text_specs, traced
 from bert_keras.exporting.text_ops.text_to_inputs import TextToInputs
-
-COUNTS = "num_tokens"  # the signature that counts the tokens of a text, and its output
+from bert_keras.serving.embeddings_api import COUNTS
 
 
 def served_embeddings(

@@ -5,9 +5,9 @@ import dataclasses
 import numpy as np
 import pytest
 
-from bert_keras.downstream.batches import Predictor
 from bert_keras.downstream.catalog import named_task
 from bert_keras.downstream.ner.task import NER_TASK
+from bert_keras.downstream.predictor import Predictor
 from bert_keras.errors import InputError
 from bert_keras.kinds.words import Sentence
 from bert_keras.models.task_models import BertTokenClassifier

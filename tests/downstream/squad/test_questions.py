@@ -2,7 +2,7 @@
 
 import pytest
 
-from bert_keras.downstream.squad.questions import drop_misplaced, read_questions
+from bert_keras.downstream.squad.task import drop_misplaced, read_questions
 from bert_keras.errors import InputError
 from bert_keras.kinds.windows import Answer
 

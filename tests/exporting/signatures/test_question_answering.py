@@ -7,7 +7,7 @@ import pytest
 import tensorflow as tf
 
 from bert_keras import BertQuestionAnswering
-from bert_keras.downstream.batches import Predictor
+from bert_keras.downstream.predictor import Predictor
 from bert_keras.downstream.squad.task import SQUAD_TASKS
 from bert_keras.errors import InputError
 from bert_keras.exporting.signatures.question_answering import best_spans, passages_of

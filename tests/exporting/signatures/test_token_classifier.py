@@ -8,8 +8,8 @@ import pytest
 import tensorflow as tf
 
 from bert_keras import BertTokenClassifier
-from bert_keras.downstream.batches import Predictor
 from bert_keras.downstream.ner.task import NER_TASK
+from bert_keras.downstream.predictor import Predictor
 from bert_keras.exporting.verify import run_requests
 from bert_keras.kinds.words import Sentence, bio_tag, find_entities
 from bert_keras.runs.export import export

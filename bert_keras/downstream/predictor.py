@@ -1,4 +1,4 @@
-"""Makes batches of encoded rows for `model.fit`, and collects a model's outputs for each row."""
+"""Collects a model's outputs for each encoded row."""
 
 from collections.abc import Callable
 from functools import partial
@@ -8,14 +8,9 @@ import numpy as np
 from keras import tree
 from tqdm import tqdm
 
-from bert_keras.data.batches import Batches, batches_of
+from bert_keras.data.batches import batches_of
 from bert_keras.data.encoded import Encoded, longest_first_batches
 from bert_keras.distribution.forward import compile_call
-
-
-def training_batches(encoded: Encoded, *, batch_size: int, seed: int) -> Batches:
-    """Returns endless shuffled batches; the rows of a batch have similar lengths."""
-    return batches_of(encoded, lambda: encoded.shuffled_batches(batch_size=batch_size, seed=seed))
 
 
 class Predictor:
