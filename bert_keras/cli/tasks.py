@@ -121,7 +121,9 @@ def predict(options: argparse.Namespace) -> None:
     if options.json:
         text = json.dumps([answer for _, answer in answers], indent=2, ensure_ascii=False)
     else:
-        text = "\n".join(_answer_lines(kind, answers))
+        pairs = [(line, asked) for asked, answer in answers for line in kind.lines(answer)]
+        lines = [line if len(answers) == 1 else f"{line}    {asked}" for line, asked in pairs]
+        text = "\n".join(lines)
     print(printable(text))
 
 
@@ -167,12 +169,6 @@ def _text_columns(
     if not kind.answers_texts:
         raise InputError(f"{source} is a {kind.model}, which predicts nothing; fine-tune it")
     return kind.columns_of_words(texts, num_columns=num_columns, source=source)
-
-
-def _answer_lines(kind: type[Kind], answers: Asked) -> list[str]:
-    """Returns a readable line for each answer, or for each entity or mask of it."""
-    pairs = [(line, asked) for asked, answer in answers for line in kind.lines(answer)]
-    return [line if len(answers) == 1 else f"{line}    {asked}" for line, asked in pairs]
 
 
 def _predict_file(options: argparse.Namespace) -> None:

@@ -31,9 +31,10 @@ def instructions(version_folder: str | os.PathLike) -> str:
     request = shlex.quote(json.dumps({"instances": [instance]}, ensure_ascii=False))
     answer = json.dumps({"predictions": [_rounded(prediction)]}, ensure_ascii=False)
     volume, server = f"-v {path}:/models/{name}:ro", f"tensorflow/serving:{IMAGE_VERSION}"
-    return f"""Serve it with TF Serving in Docker, or without Docker:
-  docker run --rm -p 127.0.0.1:8501:8501 {volume} -e MODEL_NAME={name} {server}
-  bert-keras serve {shlex.quote(os.fspath(model))} --port 8501
+    docker = f"  docker run --rm -p 127.0.0.1:8501:8501 {volume} -e MODEL_NAME={name} {server}\n"
+    has_saved_model = (Path(version_folder) / "saved_model.pb").is_file()
+    return f"""Serve it{" with TF Serving in Docker, or without Docker" * has_saved_model}:
+{docker * has_saved_model}  bert-keras serve {shlex.quote(os.fspath(model))} --port 8501
 Send it a request:
   curl -d {request} http://localhost:8501/v1/models/{quote(model.name)}:predict
 It answers, with more digits:
