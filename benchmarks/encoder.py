@@ -16,7 +16,7 @@ from train_torch import model_inputs, pretrainer
 
 from bert_keras import BertEncoder
 from bert_keras.families import preset, presets
-from bert_keras.training.performance import flops_per_example
+from bert_keras.runs.pretrain import flops_per_example
 
 NUM_PREDICTIONS = 20
 OURS, PRODUCTS = "bert_keras", "plain products"

@@ -5,7 +5,7 @@ compared with the figures that NVIDIA published for one A100 of 312 TFLOP/s: 485
 sequences/s at lengths 128 and 512.
 
 A step is forward pass, backward pass, clipping and AdamW, with dropout, in bfloat16 with float32
-weights, as one XLA program. Utilisation is model FLOP/s (`bert_keras.training.performance`) divided
+weights, as one XLA program. Utilisation is model FLOP/s (`bert_keras.runs.pretrain`) divided
 by the published peak. Each row is a process; the rows are measured one after another.
 
 `--compare kernels` adds the same model without the kernels of `bert_keras.layers.jax_kernels`.
@@ -45,7 +45,7 @@ from train_batches import (
 
 from bert_keras.config import BertConfig
 from bert_keras.families import preset, presets
-from bert_keras.training.performance import flops_per_example
+from bert_keras.runs.pretrain import flops_per_example
 
 LENGTHS = (128, 512)
 PREDICTIONS = {128: 20, 512: 80}

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from bert_keras.families import preset
-from bert_keras.training.performance import flops_per_example
+from bert_keras.runs.pretrain import flops_per_example
 
 ROOT = Path(__file__).resolve().parents[2]
 

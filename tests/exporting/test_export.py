@@ -142,7 +142,7 @@ def test_models_that_cannot_be_exported_are_refused(model, tmp_path):
 
 
 def test_a_saved_model_with_other_outputs_or_tokens_is_refused(model, tmp_path, monkeypatch):
-    def other_outputs(folder, requests):
+    def other_outputs(folder, requests, *, format):
         first, *others = run_requests(folder, requests)
         return [{**first, "label": [*first["label"][1:], "?"]}, *others]
 

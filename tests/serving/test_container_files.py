@@ -75,6 +75,9 @@ def test_instructions_of_an_export(tmp_path):
     (tmp_path / "sst2" / "1" / METADATA).parent.mkdir(parents=True)
     (tmp_path / "sst2" / "1" / METADATA).write_text(json.dumps({"example": example}))
     lines = container_files.instructions(tmp_path / "sst2" / "1").splitlines()
+    assert lines[0] == "Serve it:" and "docker" not in lines[1]  # TF Serving needs a SavedModel
+    (tmp_path / "sst2" / "1" / "saved_model.pb").touch()
+    lines = container_files.instructions(tmp_path / "sst2" / "1").splitlines()
     assert f":{container_files.IMAGE_VERSION}" in lines[1]
     body = json.dumps({"instances": [example["instance"]]}, ensure_ascii=False)
     assert shlex.split(lines[-3])[:3] == ["curl", "-d", body]

@@ -3,7 +3,6 @@
 import numpy as np
 import pytest
 
-from bert_keras.errors import InputError
 from bert_keras.kinds.windows import make_windows
 
 LIMITS = {"max_length": 384, "stride": 128, "max_question_length": 64}
@@ -71,9 +70,9 @@ def test_targets_are_at_the_annotated_occurrence_or_at_cls(ask, tokenizer):
         assert windows.targets[name].tolist() == [2 + 2 + 4, 0, 0]
 
 
-def test_a_context_without_tokens_is_refused(ask, tokenizer):
-    with pytest.raises(InputError):
-        make_windows([ask("\u200b", location="f.json")], tokenizer, **LIMITS)
+def test_a_context_without_tokens_has_an_empty_window(ask, tokenizer):
+    windows = make_windows([ask("\u200b"), ask("a")], tokenizer, **LIMITS)
+    assert windows.lengths_N2[:, 1].tolist() == [0, 1]
 
 
 def test_the_shared_file_has_as_many_windows_as_in_run_squad(shared_data):
