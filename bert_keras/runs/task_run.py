@@ -35,7 +35,7 @@ class TaskRun:
     same errors.
 
     Args:
-        task, recipe, pretrained, data, teacher, features, **changes: As in `finetune`.
+        task: A task or its name; this and all other arguments are as in `finetune`.
 
     Attributes:
         task: The task, with its labels.
