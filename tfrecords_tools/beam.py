@@ -312,7 +312,7 @@ def write_shard(
             instances=(work / "instances",),
             layout=layout,
             shard=shard,
-            store=work / "store",
+            store_folder=work / "store",
             vocabulary=context.vocabulary,
             size=0,
         )

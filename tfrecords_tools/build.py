@@ -51,7 +51,8 @@ from tfrecords_tools.shards import WriteShard
 from tfrecords_tools.store import TokenStore, check_has_text, join_stores, ranges_of
 from tfrecords_tools.tokens import TokenizeUnit
 
-# Starting a process takes about as long as writing the records of 3 MB of text; see `num_workers`.
+# Each of several processes gets at least this much text, because starting one takes as long as
+# writing the records of about 3 MB.
 BYTES_PER_WORKER = 8 << 20
 Item = TypeVar("Item")
 Result = TypeVar("Result")
@@ -96,14 +97,15 @@ def build(
         work.mkdir(exist_ok=True)
         write_json(plan, head)
         if isinstance(settings, GoogleSettings):
-            store = work / "store"
-            if finished_result(store) is None:
+            store_folder = work / "store"
+            if finished_result(store_folder) is None:
                 tokenizer = WordPieceTokenizer(vocabulary, lowercase=settings.lowercase)
-                google.tokenize(paths, store, tokenizer=tokenizer)
-                write_receipt(store, {})
-            entries = google.write_records(store, vocabulary=vocabulary, settings=settings)
+                google.tokenize(paths, store_folder, tokenizer=tokenizer)
+                write_receipt(store_folder, {})
+            entries = google.write_records(store_folder, vocabulary=vocabulary, settings=settings)
         else:
-            if settings.segmenter is None and ":" not in settings.splitter:  # no unknown functions
+            # The user's own functions (module:function) may be slow, so they keep all workers.
+            if settings.segmenter is None and ":" not in settings.splitter:
                 workers = num_workers(workers, num_bytes=sum(entry["bytes"] for entry in inputs))
             with Workers(workers) as pool:
                 entries = _write_splits(work, paths, settings, vocabulary, pool)
@@ -138,32 +140,35 @@ def _write_splits(
             for index, unit in enumerate(build_units(paths, text_field=settings.text_field))
         ]
         results = pool.run(jobs, stage="tokenize", unit="B")
-        documents = [result["documents"] for result in results]
-        tokenized = {"unit_documents": documents, "entries": text_entries(results)}
+        unit_documents = [result["documents"] for result in results]
+        tokenized = {"unit_documents": unit_documents, "entries": text_entries(results)}
         join_stores([job.output for job in jobs], store_folder)
         write_receipt(store_folder, tokenized)
         for job in jobs:
             shutil.rmtree(job.output)
     store, splits = TokenStore(store_folder), {}
     rules = {"settings": settings, "num_separators": vocabulary.specials.num_separators}
+    # A layout plans a split: its instances are drawn into buckets, and a shard has some buckets.
     for layout in plan_layouts(store.document_sizes(), **rules):
         name = layout.split.name
-        find_jobs = [
-            FindInstances(r, layout, work / f"{name}-{r.unit:05d}-{r.part:05d}", store_folder)
-            for r in ranges_of(store, tokenized["unit_documents"])
-        ]
+        find_jobs = []
+        for documents in ranges_of(store, tokenized["unit_documents"]):
+            output = work / f"{name}-{documents.unit:05d}-{documents.part:05d}"
+            find_jobs.append(FindInstances(documents, layout, output, store_folder))
         results = pool.run(find_jobs, stage=f"find {name}", unit="sentence")
         bucket_sizes = np.sum([result["sizes"] for result in results], axis=0)
         shard_sizes = [int(bucket_sizes[each.start : each.stop].sum()) for each in layout.shards]
         check_shards(map(bool, shard_sizes), split=name, num_shards=len(layout.shards))
-        spans_per_record = 2 if settings.schema.has_labels else 1  # buckets count spans
+        # The size of a bucket counts spans. A labelled instance is a pair, two spans; another has
+        # one or several, so the number of records is an upper estimate, for the progress bar.
+        spans_per_record = 2 if settings.schema.has_labels else 1
         write_jobs = [
             WriteShard(
                 output=work / shard_file(name, shard, len(layout.shards)),
                 instances=tuple(job.output for job in find_jobs),
                 layout=layout,
                 shard=shard,
-                store=store_folder,
+                store_folder=store_folder,
                 vocabulary=vocabulary,
                 size=size // spans_per_record,
             )
@@ -190,9 +195,9 @@ class Workers:
         self._executor = None
         if num_workers > 1:
             context = get_context("spawn")
-            parent, self._end_of_work = context.Pipe(duplex=False)
+            receiver, self._sender = context.Pipe(duplex=False)  # closing it ends the workers
             self._executor = ProcessPoolExecutor(
-                num_workers, mp_context=context, initializer=_start_worker, initargs=(parent,)
+                num_workers, mp_context=context, initializer=_start_worker, initargs=(receiver,)
             )
 
     def __enter__(self) -> "Workers":
@@ -200,10 +205,10 @@ class Workers:
 
     def __exit__(self, exc_type: type | None, *error) -> None:
         if self._executor:
-            if exc_type:  # workers exit when this end closes; finishing jobs may take hours
-                self._end_of_work.close()
+            if exc_type:  # ends the workers now, because finishing jobs may take hours
+                self._sender.close()
             self._executor.shutdown(cancel_futures=True)
-            self._end_of_work.close()
+            self._sender.close()
 
     def map(self, function: Callable[[Item], Result], items: Iterable[Item]) -> Iterator[Result]:
         """Yields the results in order; raises ChildProcessError if a process was killed."""
@@ -264,18 +269,17 @@ def _run_job(job: Any) -> dict[str, Any]:
 
 
 def _make_receipt(output: Path, result: dict[str, Any]) -> dict[str, Any]:
-    """Returns the content of the receipt of an output."""
     paths = output.iterdir() if output.is_dir() else [output]
     return {"result": result, "files": {path.name: file_sha256(path) for path in sorted(paths)}}
 
 
-def _start_worker(parent: Connection) -> None:
+def _start_worker(receiver: Connection) -> None:
     os.environ["TOKENIZERS_PARALLELISM"] = "false"  # the processes use all cores already
     os.environ["CUDA_VISIBLE_DEVICES"] = ""  # reading a TFDS corpus needs no GPU
 
     def end_with_parent() -> None:  # `recv_bytes` ends when the parent closes its end or dies
         with suppress(EOFError, OSError):
-            parent.recv_bytes()
+            receiver.recv_bytes()
         os._exit(1)
 
     threading.Thread(target=end_with_parent, daemon=True).start()

@@ -274,14 +274,14 @@ class FindInstances:
     documents: Range
     layout: Layout
     output: Path
-    store: Path
+    store_folder: Path
 
     @property
     def size(self) -> int:
         return self.documents.end - self.documents.start
 
     def __call__(self) -> dict[str, Any]:
-        store = TokenStore(self.store)
+        store = TokenStore(self.store_folder)
         generator = np.random.default_rng(self.layout.seeds_of_range(self.documents))
         random = Random(int(generator.integers(2**62)))
         instances = draw_instances(

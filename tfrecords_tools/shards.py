@@ -51,7 +51,7 @@ class WriteShard:
     instances: tuple[Path, ...]  # the files of `FindInstances`
     layout: Layout
     shard: int  # index in the layout
-    store: Path
+    store_folder: Path
     vocabulary: Vocabulary
     size: int  # estimated number of records
 
@@ -60,7 +60,7 @@ class WriteShard:
 
     def _batches(self) -> Iterator[dict[str, np.ndarray]]:
         """Yields the features of batches of records."""
-        store, layout, vocabulary = TokenStore(self.store), self.layout, self.vocabulary
+        store, layout, vocabulary = TokenStore(self.store_folder), self.layout, self.vocabulary
         settings, schema = layout.settings, layout.settings.schema
         generator = np.random.default_rng(layout.seeds_of_shard(self.shard))
         masker = Masker(settings.policy, vocabulary) if settings.policy else None
@@ -123,12 +123,9 @@ def arrange_sequences(
     if schema.max_sequences == 1:
         rows = np.arange(len(order))
         return Sequences(starts, lengths, bounds, labels, rows, np.zeros_like(rows))
-    order, rows, columns = _fill_rows(
-        _sequence_sizes(lengths, bounds, num_separators=num_separators),
-        length=schema.max_length,
-        most=schema.max_sequences,
-        generator=generator,
-    )
+    sizes = _sequence_sizes(lengths, bounds, num_separators=num_separators)
+    limits = {"length": schema.max_length, "most": schema.max_sequences}
+    order, rows, columns = _fill_rows(sizes, **limits, generator=generator)
     spans, bounds = _reorder_spans(bounds, order)
     return Sequences(starts[spans], lengths[spans], bounds, labels[order], rows, columns)
 

@@ -80,12 +80,12 @@ def metadata_for(
     old_labels = source_metadata.labels if has_same_head else ()
     if cls.kind.is_labelled and not old_labels:
         cls.kind.check_new_labels(labels, source=source_metadata.model)
-    # Placeholder names such as LABEL_0 do not override the checkpoint's names.
-    has_old_names = labels == old_labels or labels in ((), numbered_labels(len(old_labels)))
-    replaces_placeholders = old_labels == numbered_labels(len(labels))
-    if old_labels and has_old_names:
+    # An existing head keeps its names if no names, or only placeholders (LABEL_0), are given. Given
+    # names may replace as many placeholders, but not real names.
+    keeps_old_names = labels == old_labels or labels in ((), numbered_labels(len(old_labels)))
+    if old_labels and keeps_old_names:
         labels = old_labels
-    elif old_labels and not replaces_placeholders:
+    elif old_labels and old_labels != numbered_labels(len(labels)):
         hint = f"to start a new head, pass new={cls.kind.heads}"
         raise InputError(f"the head has the labels {', '.join(old_labels)}; {hint}")
     changes: dict[str, Any] = {"config": config, "labels": labels}
@@ -128,7 +128,8 @@ def build_model(
     def read_tensor(tensor: StoredTensor, shape, dtype=None):
         try:
             array = tensor.read()
-        except Exception as error:  # raised below; here, other variables would remain unset
+        except Exception as error:
+            # Raised below; here, Keras would keep other variables in its global list of unset ones.
             errors.append(error)
             array = np.zeros(shape, np.float32)
         return array if dtype == "float32" else keras.ops.cast(array, dtype)
@@ -160,13 +161,12 @@ def _make_report(
         check_name(part, sorted(parts), what="part of the model")
     expected_names = [name for name in shapes if weight_part(name) not in new_parts]
     unused = [name for name in stored if name not in expected_names]
-    problems = [
-        f"{name} has the shape {stored[name].shape}, expected {shapes[name]}"
-        if name in stored
-        else f"{name} is missing"
-        for name in expected_names
-        if name not in stored or stored[name].shape != shapes[name]
-    ]
+    problems = []
+    for name in expected_names:
+        if name not in stored:
+            problems.append(f"{name} is missing")
+        elif (shape := stored[name].shape) != shapes[name]:
+            problems.append(f"{name} has the shape {shape}, expected {shapes[name]}")
     loaded_parts = parts - set(new_parts)
     problems += [f"{name} is unexpected" for name in unused if weight_part(name) in loaded_parts]
     if problems:
@@ -220,13 +220,16 @@ def save_model(  # noqa: PLR0913 - most arguments are optional
     state: TrainingState | None = None,
     sections: Mapping[str, Mapping[str, Any]] | None = None,
 ) -> tuple[str, ...]:
-    """Writes a model folder with a README.md, and returns how readers of the format differ.
+    """Writes a model folder with a README.md.
 
     Args:
         format: A name in `FORMATS`, except "keras-hub".
         overwrite: Whether to replace a "bert-keras" folder that contains nothing else.
         state: The state of its optimizer; None omits it.
         sections: Maps a heading of the README.md to a table of names and values.
+
+    Returns:
+        A sentence for each difference between this model and the folder as other programs read it.
     """
     checkpoint = checkpoint_of_model(model, metadata=metadata, vocabulary=vocabulary, state=state)
     path, family = Path(folder), family_of(metadata.config, vocabulary)

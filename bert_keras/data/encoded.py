@@ -86,18 +86,14 @@ class EncodedTexts(Encoded):
         if self.num_sequences > 1:
             shape = (*sequences_BG.shape, -1)
             inputs = {name: array.reshape(shape) for name, array in inputs.items()}
-        others = (each[rows] for each in (self.targets, self.weights) if each is not None)
-        return inputs, *others
+        return inputs, *(each[rows] for each in (self.targets, self.weights) if each is not None)
 
 
-def say_cut(*parts: Encoded, max_length: int) -> None:
-    """Prints on stderr how many texts are cut, if there are any."""
+def print_num_truncated(*parts: Encoded, max_length: int) -> None:
+    """Prints on stderr how many texts are truncated, if there are any."""
     if num_cut := sum(each.num_cut for each in parts):
-        print(
-            f"{num_cut:,} of {sum(map(len, parts)):,} texts have more than {max_length} tokens; "
-            "their ends were cut; a larger max_length keeps them",
-            file=sys.stderr,
-        )
+        found = f"{num_cut:,} of {sum(map(len, parts)):,} texts have more than {max_length} tokens"
+        print(f"{found}; their ends were cut; a larger max_length keeps them", file=sys.stderr)
 
 
 def num_columns(longest: int, limit: int) -> int:

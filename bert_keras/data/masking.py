@@ -39,7 +39,7 @@ class MaskingPolicy:
     max_ngram: int = setting(1, "longest n-gram of units chosen together; length n has weight 1/n")
 
     def __post_init__(self):
-        check_range(self, "more than 0, up to 1", "mask_rate")  # the text selects the range
+        check_range(self, "more than 0, up to 1", "mask_rate")  # key of errors._RANGES, and message
         check_least(self, 1, "max_predictions")
         check_least(self, 1, "max_ngram", most=1_000)
         check_choice(self, "unit", UNITS)
@@ -84,7 +84,7 @@ class Masker:
         generator: np.random.Generator,
         continues: np.ndarray | None = None,
     ) -> dict[str, np.ndarray]:
-        """Masks packed rows; [CLS], [SEP] and [PAD] are never chosen.
+        """Masks rows of token ids; [CLS], [SEP] and [PAD] are never chosen.
 
         Args:
             input_ids: int [B, T]; the array is not modified.

@@ -88,6 +88,7 @@ class GlobalBatchModel(keras.Model):
             x_, y_, weight_ = tf.nest.map_structure(
                 lambda each: None if each is None else rows_of_part(each, part), (x, y, weight)
             )
+            # Weights by output name, or by the single key None; see `_divisors`.
             weights = {name: _entry(weight_, name) for name in divisors}
             for name, divisor in divisors.items():
                 if divisor is not None:
@@ -102,13 +103,14 @@ class GlobalBatchModel(keras.Model):
         return _accumulate(part_gradients, num_parts, self.trainable_variables)
 
     def _divisors(self, num_rows, weight) -> dict:
-        """Returns the divisor of each output's loss, or None if it is not a GlobalLoss."""
+        """Returns the divisor of each output's loss by name, or by None if nothing is a dict."""
         names = next((each for each in (self.loss, weight) if isinstance(each, dict)), (None,))
         divisors = {}
         for name in names:
-            loss, divisors[name] = _entry(self.loss, name), None
+            loss, divisors[name] = _entry(self.loss, name), None  # None if it is not a GlobalLoss
             if isinstance(loss, GlobalLoss):
                 divisor = loss.divisor(num_rows, _entry(weight, name))
+                # Cancels the division of the loss by num_parts in `part_gradients`.
                 divisors[name] = divisor / self.gradient_accumulation_steps
         return divisors
 
@@ -135,7 +137,7 @@ def _accumulate(part_gradients, num_parts: int, variables):
     """Sums the losses and the gradients that `part_gradients(part)` returns over all parts."""
     import tensorflow as tf
 
-    indices: list[int] = []  # the indices of variables that have gradients
+    indices: list[int] = []  # of variables that have gradients; set when `add` is traced
 
     def add(part, loss, *sums):
         part_loss, addends = part_gradients(part)

@@ -175,7 +175,7 @@ class Regression(LabelScheme):
 
 
 SINGLE_LABEL, MULTI_LABEL, REGRESSION = LabelScheme(), MultiLabel(), Regression()
-# By the values of the field `kind` of a ClassificationTask
+# ClassificationTask.kind, a kind of label and not a Kind of model -> scheme
 LABEL_SCHEMES = {"one": SINGLE_LABEL, "many": MULTI_LABEL, "number": REGRESSION}
 
 
@@ -210,11 +210,11 @@ class Classifier(Kind):
 
     @classmethod
     def check_new_labels(cls, labels: Sequence[str], *, source: str):
-        if labels != numbered_labels(1):  # a regression
+        if labels != numbered_labels(1):  # the placeholder label of a regression needs no check
             super().check_new_labels(labels, source=source)
 
     def for_labels(self, labels: Any) -> "Classifier":
-        """Returns a Classifier of several labels if each label is a list of names, or itself."""
+        """Returns a multi-label Classifier if each label is a list of names, otherwise itself."""
         if not _are_lists_of_names(columns_of(labels)[0]):
             return self
         metadata = dataclasses.replace(self.metadata, problem_type=MULTI_LABEL.problem_type)
@@ -222,6 +222,7 @@ class Classifier(Kind):
 
     def encoded(self, columns: Sequence[list], labels: Any = None):
         names, count = self.metadata.text_columns, len(columns)
+        # With labels, fit may read other columns; the model then forgets its column names.
         if labels is None and names and len(names) != count:
             form = "a list" if len(names) == 1 else "a tuple, (firsts, seconds)"
             found, read = counted(count, "list"), " and ".join(names)
@@ -229,7 +230,7 @@ class Classifier(Kind):
         return super().encoded(columns, labels)
 
     def targets(self, labels: Any):
-        """Returns the targets that the labels already are, or those of `LabelScheme.targets`."""
+        """Returns ids and numbers as they are, and names as `LabelScheme.targets` does."""
         (values,) = columns_of(labels)
         names, scheme = self.metadata.labels, label_scheme(self.metadata)
         if missing := [index for index, value in enumerate(values) if value is None]:
@@ -276,6 +277,7 @@ class Classifier(Kind):
             return super().lines(answer)
         probabilities = dict(zip(answer["labels"], answer["probabilities"], strict=True))
         label = answer["label"]
+        # Several labels are joined by commas, but the name of one class may contain a comma too.
         names = [label] if label in probabilities else label.split(",")
         return [", ".join(f"{n} {probabilities[n]:.3f}" for n in names if n) or "no label"]
 

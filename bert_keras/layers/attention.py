@@ -10,7 +10,8 @@ from keras import ops
 from bert_keras.layers import Tensor
 from bert_keras.layers.primitives import IS_JAX, PADDING_SCORE, BertLayer, Dropout, softmax
 
-# A window's bias is lower than the bias of padding, so that padding attends to padding nearby.
+# Lower than PADDING_SCORE, so that padding without a token in its window attends to the padding
+# in the window and not to the whole row.
 FAR_SCORE = 2 * PADDING_SCORE
 OUTSIDE_ID = -1  # sequence id of the positions before and after a row
 _LEAST_BLOCK = 32  # tokens; smaller matrix products are slow
@@ -82,35 +83,34 @@ def window_bias(length: Any, *, window: int, dtype: str):
 
 
 def blocks_are_cheaper(length: Any, *, window: int) -> bool:
-    """Returns whether blocks compute fewer scores than `window_bias`, or T is unknown."""
+    """Returns whether blocks compute fewer scores, 3 x Q a token instead of T, or T is unknown."""
     return not isinstance(length, int) or length > 3 * max(window // 2, _LEAST_BLOCK)
 
 
-def block_bias(tokens_BT: Tensor, *, window: int, is_packed: bool, is_causal: bool, dtype: str):
+def block_bias(ids_BT: Tensor, *, window: int, is_packed: bool, is_causal: bool, dtype: str):
     """Returns the bias [M, B, 1, Q, 3 x Q] of local attention in blocks.
 
     A pair of tokens has the same bias as in a FullPattern: the sum of `window_bias`, of
     `padding_bias` or `packed_bias`, and of `causal_bias` if `is_causal`.
 
     Args:
-        tokens_BT: The sequence ids if `is_packed`, otherwise the input mask.
+        ids_BT: The sequence ids if `is_packed`, otherwise the input mask.
         window: Tokens more than `window` / 2 away are excluded.
         is_packed: Whether a row may have several sequences.
         is_causal: Whether later tokens are excluded.
     """
-    length, size = ops.shape(tokens_BT)[1], max(window // 2, _LEAST_BLOCK)
+    length, size = ops.shape(ids_BT)[1], max(window // 2, _LEAST_BLOCK)
     size = min(size, length) if isinstance(length, int) else ops.minimum(size, length)
     count = (length + size - 1) // size
     # Shifted by 1, so that the zeros that pad the blocks become OUTSIDE_ID after the shift back.
-    ids_BT11 = ops.expand_dims(ops.cast(tokens_BT, "int32") - OUTSIDE_ID, (2, 3))
+    ids_BT11 = ops.expand_dims(ops.cast(ids_BT, "int32") - OUTSIDE_ID, (2, 3))
     queries = ops.squeeze(split_blocks(ids_BT11, size, count), axis=2) + OUTSIDE_ID
     keys = ops.squeeze(split_blocks_with_neighbours(ids_BT11, size, count), axis=2) + OUTSIDE_ID
     keys = ops.swapaxes(keys, 2, 3)  # [M, B, 1, 3 x Q]; the queries are [M, B, Q, 1]
     is_allowed = ops.equal(queries, keys) if is_packed else keys > 0
     bias = (1.0 - ops.cast(is_allowed, dtype)) * PADDING_SCORE
     key_positions, positions = ops.arange(3 * size) - size, ops.arange(size)[:, None]
-    is_far = ops.abs(positions - key_positions) > window // 2
-    bias = bias + ops.cast(is_far, dtype) * FAR_SCORE
+    bias = bias + ops.cast(ops.abs(positions - key_positions) > window // 2, dtype) * FAR_SCORE
     bias = bias + ops.cast(ops.equal(keys, OUTSIDE_ID), dtype) * FAR_SCORE
     if is_causal:
         bias = bias + ops.cast(positions < key_positions, dtype) * PADDING_SCORE
@@ -170,7 +170,8 @@ class SelfAttention(BertLayer):
         has_biases: Whether the dense layers have a bias.
 
     Call arguments:
-        hidden: Hidden states [X, D], with X = B x T in row-major order.
+        hidden: Hidden states [X, D]: of all B x T positions in row-major order, or only of the X
+            tokens of `pattern.tokens`.
         pattern: An AttentionPattern.
 
     Returns:
@@ -220,12 +221,12 @@ class SelfAttention(BertLayer):
     def _attend_in_blocks(self, hidden, pattern, *, training):
         count, batch, _, size, _ = ops.shape(pattern.bias)
         if pattern.rotation is not None:
-            length = ops.shape(pattern.rotation)[-3]
+            length = ops.shape(pattern.rotation)[-3]  # of [T, 1, 2 x H] or [B, T, 1, 2 x H]
         else:
-            positions_X = hidden if pattern.tokens is None else pattern.tokens.token_index
+            per_position = hidden if pattern.tokens is None else pattern.tokens.token_index
             # 1 avoids a division by zero for an empty batch.
             num_rows = max(batch, 1) if isinstance(batch, int) else ops.maximum(batch, 1)
-            length = ops.shape(positions_X)[0] // num_rows
+            length = ops.shape(per_position)[0] // num_rows  # only its length is used, B x T
         query_BTNH, key_BTNH, value_BTNH = self._project(hidden, (batch, length), pattern)
 
         def merge(x_MBNQH):  # with four dimensions, oneDNN fuses scale, product and bias

@@ -341,11 +341,7 @@ class Pretrained(ConfiguredModel):
             self.tokenizer = tokenizer_of(vocabulary, **self.metadata.tokenizer_settings)
 
     def export(
-        self,
-        path: StrPath,
-        *,
-        format: str | Sequence[str] = "tf_saved_model",
-        **options: Any,
+        self, path: StrPath, *, format: str | Sequence[str] = "tf_saved_model", **options: Any
     ) -> Path:
         """Writes the model as a SavedModel that takes texts, as `bert_keras.export` does.
 

@@ -10,7 +10,7 @@ import keras
 import numpy as np
 
 from bert_keras.config import FINE_TUNING, WARMUP_RATIO, default_recipe, warn_high_rate
-from bert_keras.data.encoded import Encoded, longest_first_batches, say_cut
+from bert_keras.data.encoded import Encoded, longest_first_batches, print_num_truncated
 from bert_keras.data.preprocessor import Preprocessor
 from bert_keras.errors import (
     InputError,
@@ -130,14 +130,15 @@ class TextInputs(Pretrained):
         check_count("validation_steps", validation_steps)
         _check_callbacks(callbacks)
         _check_rates(validation_split, learning_rate)
-        is_compiled_by_fit = self.tokenizer is not None
+        # Compiles a model with a tokenizer, and again in each call, unless the caller compiled it.
+        compiles = self.tokenizer is not None
         if self.compiled:
-            is_compiled_by_fit = self.optimizer.name == _FIT_OPTIMIZER
-        if learning_rate is not None and not is_compiled_by_fit:
+            compiles = self.optimizer.name == _FIT_OPTIMIZER
+        if learning_rate is not None and not compiles:
             raise InputError("learning_rate is for a model without compile; set the optimizer's")
         size = batch_size or _BATCH_SIZE
         validation_size = validation_batch_size or size
-        encoded_sets: list[Encoded] = []  # `say_cut` counts their truncated texts
+        encoded_sets: list[Encoded] = []  # `print_num_truncated` counts their truncated texts
 
         # Reading texts and labels may raise an error, so the model is changed only afterwards.
         if is_text(x):
@@ -166,13 +167,13 @@ class TextInputs(Pretrained):
             data["validation_data"] = validation_data
             encoded_sets += more
 
-        if kind is not None and is_compiled_by_fit:
+        if kind is not None and compiles:
             steps = (epochs - initial_epoch) * (steps_per_epoch or _num_batches(data["x"], size))
             print_field("compiled", self._compile_default(kind, max(1, steps), learning_rate))
         if kind is not None:
             if is_text(x):
                 self._keep_metadata(kind, x)
-            say_cut(*encoded_sets, max_length=kind.metadata.max_length)
+            print_num_truncated(*encoded_sets, max_length=kind.metadata.max_length)
         self._reset_if_rank_changed("train_function", data["x"])
         return super().fit(
             **data,
@@ -222,14 +223,13 @@ class TextInputs(Pretrained):
         check_count("batch_size", batch_size)
         _check_callbacks(callbacks)
         if is_text(x):
-            kind = self._text_kind()  # without y, because scoring does not change the model
+            kind = self._text_kind()  # the model's own kind, even where fit would change it for y
             rows = text_rows.encode_rows(self, kind, x, y, sample_weight)
-            say_cut(rows, max_length=kind.metadata.max_length)
+            print_num_truncated(rows, max_length=kind.metadata.max_length)
             size = batch_size or _BATCH_SIZE
-            batches = text_rows.ordered_batches(rows, np.arange(len(rows)), size)
-            data = {"x": batches.for_fit()}
+            data = {"x": text_rows.ordered_batches(rows, np.arange(len(rows)), size).for_fit()}
             if not self.compiled:
-                self._compile_default(kind, 1)
+                self._compile_default(kind, 1)  # for loss and metrics; a later fit compiles anew
         else:
             x, y = self._encode_or_check(x, y)
             data = {"x": x, "y": y, "batch_size": batch_size, "sample_weight": sample_weight}
@@ -257,7 +257,9 @@ class TextInputs(Pretrained):
             callbacks: Objects of `keras.callbacks`.
 
         Returns:
-            For N texts, a list of N dicts in their order, with Python ints and floats.
+            For N texts, a list of N dicts in their order, with Python ints and floats. A
+            BertSentenceEncoder returns embeddings instead: float32 [N, E] for N texts, or [N, G, E]
+            for G columns.
 
             - BertClassifier: `label` (str; commas separate several labels), `labels` (all names)
                 and `probabilities` (a float for each name). A regression has `score` (float).
@@ -268,8 +270,6 @@ class TextInputs(Pretrained):
                 characters of the passage, or -1), `score` and `no_answer_score` (float, sums of
                 logits).
             - BertMultipleChoice: `choice` (int, from 0), `probabilities` (a float for each choice).
-
-            BertSentenceEncoder returns embeddings (float32 [N, E], or [N, G, E] for G columns).
         """
         check_count("batch_size", batch_size)
         _check_callbacks(callbacks)
@@ -282,7 +282,7 @@ class TextInputs(Pretrained):
         kind = self._text_kind()
         columns = tuple(column[:end] for column in text_rows.some_columns(x))
         rows = kind.encoded(columns)
-        say_cut(rows, max_length=kind.metadata.max_length)
+        print_num_truncated(rows, max_length=kind.metadata.max_length)
         batches = longest_first_batches(rows.lengths, batch_size=size)
         outputs: list[Any] = [None] * len(rows)
         options = {"add_progbar": verbose != 0, "verbose": verbose, "epochs": 1, "model": self}
@@ -333,6 +333,7 @@ class TextInputs(Pretrained):
 
     def _reset_if_rank_changed(self, function: str, x) -> None:
         """Discards a compiled function of Keras if its latest inputs had another rank."""
+        # One function for ranks 2 (texts) and 3 (groups, choices) would get inputs of unknown rank.
         first = next(iter(keras.tree.flatten(getattr(x, "element_spec", x))), None)
         shape = getattr(first, "shape", None)
         rank = None if shape is None else len(shape)  # None if Keras does not know it either
@@ -342,7 +343,7 @@ class TextInputs(Pretrained):
             ranks[function] = rank
 
     def _text_kind(self, labels: Any = None) -> Kind:
-        """Returns the kind of this model, or its variant for these labels if they are given."""
+        """Returns the instance of `self.kind` that reads texts, and these labels if given."""
         if (preprocessor := self.preprocessor) is None:
             raise InputError(
                 f"this {type(self).__name__} has no tokenizer for texts; set "

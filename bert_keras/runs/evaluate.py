@@ -5,7 +5,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from bert_keras.checkpoints.checkpoint import require_vocabulary
-from bert_keras.data.encoded import say_cut
+from bert_keras.data.encoded import print_num_truncated
 from bert_keras.downstream.catalog import ZERO_SHOT
 from bert_keras.downstream.minimal_pairs import (
     log_likelihoods,
@@ -101,6 +101,6 @@ def predict_examples(
         needed = {"pooling": (embedding.pooling, pooling)}
         check_fit(needed, source=source, remedy="leave pooling out, or set the model's")
     encoded = task.encode_to_score(examples, tokenizer)
-    say_cut(encoded, max_length=task.max_length)
+    print_num_truncated(encoded, max_length=task.max_length)
     outputs, _ = Predictor(loaded)(encoded)
     return task, examples, task.predictions(examples, encoded, outputs)

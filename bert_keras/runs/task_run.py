@@ -14,7 +14,7 @@ from bert_keras.checkpoints.formats import open_text_checkpoint
 from bert_keras.checkpoints.pretrained import missing_parts
 from bert_keras.config import ModelMetadata, warn_high_rate
 from bert_keras.data.batches import Batches, training_batches
-from bert_keras.data.encoded import Encoded, say_cut
+from bert_keras.data.encoded import Encoded, print_num_truncated
 from bert_keras.distribution.loss import global_loss
 from bert_keras.downstream.predictor import Predictor
 from bert_keras.downstream.task import Outputs, Task
@@ -81,10 +81,9 @@ class TaskRun:
         tokenizer = self.checkpoint.tokenizer
         self._encoded = self.task.encode(self.examples, tokenizer)
         self._dev_encoded = self.task.encode_to_score(self.dev_examples, tokenizer)
-        say_cut(self._encoded, self._dev_encoded, max_length=self.task.max_length)
+        print_num_truncated(self._encoded, self._dev_encoded, max_length=self.task.max_length)
         order = {"batch_size": self.recipe.batch_size, "seed": self.recipe.seed}
-        sizes = map(len, self._encoded.shuffled_batches(**order))
-        num_rows = enumerate(accumulate(sizes), start=1)
+        num_rows = enumerate(accumulate(map(len, self._encoded.shuffled_batches(**order))), start=1)
         self.steps_per_epoch = next(n for n, rows in num_rows if rows == len(self._encoded))
         self.num_steps = self.recipe.num_epochs * self.steps_per_epoch
         if self.num_steps < 100:
@@ -113,14 +112,13 @@ class TaskRun:
 
     def _build_metadata(self) -> ModelMetadata:
         task, recipe, source = self.task, self.recipe, self.checkpoint.metadata
-        reads_pooler = KINDS[task.model].reads_pooled_output
         return ModelMetadata(
             model=task.model,
             config=dataclasses.replace(
                 source.config,
                 hidden_dropout_rate=recipe.dropout_rate,
                 attention_dropout_rate=recipe.dropout_rate,
-                has_pooler=source.config.has_pooler or reads_pooler,
+                has_pooler=source.config.has_pooler or KINDS[task.model].reads_pooled_output,
                 num_lstm_layers=recipe.num_lstm_layers or source.config.num_lstm_layers,
                 pooling=recipe.classifier_pooling or source.config.pooling,
             ),
@@ -166,10 +164,9 @@ class TaskRun:
             trained = self.teacher.teach(student, metadata=self.metadata)
         warmup = int(recipe.warmup_ratio * self.num_steps)
         steps = {"num_steps": self.num_steps, "num_warmup_steps": warmup}
-        schedule = LinearWarmupDecay(recipe.learning_rate, **steps)
         trained.compile(
             optimizer=BertAdamW(
-                schedule,
+                LinearWarmupDecay(recipe.learning_rate, **steps),
                 weight_decay_rate=recipe.weight_decay_rate,
                 bias_correction=recipe.bias_correction,
                 layerwise_lr_decay=recipe.layerwise_lr_decay,
@@ -192,8 +189,7 @@ class TaskRun:
     @property
     def batches(self) -> Batches:
         """Endless shuffled batches of rows of similar length."""
-        size, seed = self.recipe.batch_size, self.recipe.seed
-        return training_batches(self.rows, batch_size=size, seed=seed)
+        return training_batches(self.rows, batch_size=self.recipe.batch_size, seed=self.recipe.seed)
 
     @property
     def train(self):

@@ -10,7 +10,7 @@ import numpy as np
 from tqdm import tqdm
 
 from bert_keras.config import ModelMetadata
-from bert_keras.data.encoded import longest_first_batches, say_cut
+from bert_keras.data.encoded import longest_first_batches, print_num_truncated
 from bert_keras.errors import InputError, check_count, suggest_keyword_names
 from bert_keras.files import StrPath, check_exists, json_object
 from bert_keras.kinds.choice import Choice
@@ -79,7 +79,7 @@ class ExportedModel:
         check_count("batch_size", batch_size)
         columns = self.with_prompt(columns_of(x))
         rows = self.kind.encoded(columns)
-        say_cut(rows, max_length=self.metadata.max_length)
+        print_num_truncated(rows, max_length=self.metadata.max_length)
         outputs = self.row_outputs(rows, batch_size=batch_size, is_silent=verbose == 0)
         return self.kind.answers(columns, rows, outputs)
 

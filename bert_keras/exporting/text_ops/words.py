@@ -21,11 +21,11 @@ from_row_splits = partial(RaggedTensor.from_row_splits, validate=False)
 from_value_rowids = partial(RaggedTensor.from_value_rowids, validate=False)
 _CAPITAL_SIGMA, _SMALL_SIGMA, _FINAL_SIGMA = map(ord, "Σσς")
 BLOCK_BITS = 8
-# Code points in a block. Most blocks are equal, so a table stores each distinct block once.
-BLOCK = 1 << BLOCK_BITS
-# Bits of a character's properties. The lower 8 bits hold its canonical combining class.
+BLOCK = 1 << BLOCK_BITS  # code points; most blocks are equal, and a table stores equal blocks once
+# Bits of a character's properties: white space, a word of its own (is_alone), removed (is_dropped),
+# a nonspacing mark (Mn), Unicode's Cased and Case_Ignorable.
 SPACE, ALONE, DROPPED, ACCENT, CASED, IGNORABLE = (1 << bit for bit in range(8, 14))
-COMBINING_CLASS = 0xFF
+COMBINING_CLASS = 0xFF  # the lower 8 bits hold the canonical combining class
 
 
 class PointTable(NamedTuple):
@@ -153,8 +153,7 @@ class Points(NamedTuple):
     values: tf.Tensor  # int32 [X]
     splits: tf.Tensor  # int64 [B+1], the index of each text's first code point, then X
     properties: tf.Tensor  # int32 [X], property bits and combining class of each
-    # int64 [X], the index in the source texts of the code point that each one comes from
-    source_indices: tf.Tensor
+    source_indices: tf.Tensor  # int64 [X], the index in the source texts of each one's origin
 
     def has_any(self, properties: int) -> tf.Tensor:
         """Returns whether each code point has any of these property bits, bool [X]."""
@@ -193,7 +192,7 @@ class Points(NamedTuple):
         return tf.strings.unicode_encode(points, "UTF-8")
 
     def in_text(self, indices: tf.Tensor, texts: tf.Tensor) -> tf.Tensor:
-        """Converts indices in `values` into indices in the text `texts` of each, int32 [X]."""
+        """Converts indices in `values` into indices in their texts, numbered `texts`; int32 [X]."""
         return tf.cast(indices - tf.gather(self.splits, texts), tf.int32)
 
 
@@ -216,11 +215,11 @@ def split_words(
     """
     with tf.device("CPU:0"):
         source = decode_points(text)
-        points, dropped = source, DROPPED
+        points, unwanted = source, DROPPED
         if lowercase:
             lower = replace_points(_lowercase_sigmas(source), _lowercase_replacements())
-            points, dropped = sort_marks(lower), ACCENT
-        points = points.without(points.has_any(dropped))
+            points, unwanted = sort_marks(lower), ACCENT  # `lower` has no dropped characters
+        points = points.without(points.has_any(unwanted))
         is_space = points.has_any(SPACE)
         is_within = tf.logical_not(points.has_any(SPACE | ALONE))
         continues = is_within & previous(is_within)
@@ -246,7 +245,7 @@ def make_points(values: tf.Tensor, splits: tf.Tensor) -> Points:
 def look_up(table: PointTable, points: tf.Tensor) -> tf.Tensor:
     """Returns the value that `table` has for each code point, int32 [X]."""
     starts = tf.gather(table.starts, tf.bitwise.right_shift(points, BLOCK_BITS))
-    return tf.gather(table.values, starts + (points & BLOCK - 1))
+    return tf.gather(table.values, starts + (points & (BLOCK - 1)))
 
 
 def utf8_widths(points: tf.Tensor) -> tf.Tensor:
@@ -256,11 +255,14 @@ def utf8_widths(points: tf.Tensor) -> tf.Tensor:
 
 def _lowercase_sigmas(points: Points) -> Points:
     """Converts capital sigmas to lower case: to ς at the end of a word, elsewhere to σ."""
+    # Whether the nearest relevant code point before or after each one is a letter. `is_letter` has
+    # one more False at each end, for "none".
     is_relevant = tf.logical_not(points.has_any(IGNORABLE))
     is_letter = tf.pad(tf.boolean_mask(points.has_any(CASED), is_relevant), [[1, 1]])
     index = num_before(is_relevant)
-    follows, precedes = tf.gather(is_letter, index[:-1]), tf.gather(is_letter, index[1:] + 1)
-    small = tf.where(follows & tf.logical_not(precedes), _FINAL_SIGMA, _SMALL_SIGMA)
+    after_letter = tf.gather(is_letter, index[:-1])
+    before_letter = tf.gather(is_letter, index[1:] + 1)
+    small = tf.where(after_letter & tf.logical_not(before_letter), _FINAL_SIGMA, _SMALL_SIGMA)
     return points._replace(values=tf.where(points.values == _CAPITAL_SIGMA, small, points.values))
 
 
