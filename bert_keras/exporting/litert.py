@@ -29,7 +29,12 @@ def write_litert(
         return outputs if isinstance(outputs, dict) else {"logits": outputs}
 
     traceable: Any = tf.function(logits, autograph=False)
+    attentions = [block.attention for block in getattr(model, "encoder", model).blocks]
+    for attention in attentions:
+        attention.is_plain = True
     function = traceable.get_concrete_function(**specs)
+    for attention in attentions:
+        attention.is_plain = False
     module: Any = tf.Module()
     module.weights = [each.value for each in model.weights]
     converter = tf.lite.TFLiteConverter.from_concrete_functions([function], module)

@@ -192,6 +192,7 @@ class SelfAttention(BertLayer):
         self.num_heads, self.has_biases = num_heads, has_biases
         self.initializer_stddev = initializer_stddev
         self.dropout = Dropout(dropout_rate, dtype=self.dtype_policy, name="dropout")
+        self.is_plain = False  # whether only the usual operations may be used, as in LiteRT
 
     def build(self, hidden_shape: tuple):
         size = hidden_shape[-1]
@@ -214,9 +215,15 @@ class SelfAttention(BertLayer):
 
     def _attend_to_all(self, hidden, pattern, *, training):
         projections = self._project(hidden, (-1, ops.shape(pattern.bias)[-1]), pattern)
-        query, key, value = map(_swap_heads, projections)
+        query, key, value = map(self._swap_heads, projections)
         context, probabilities = self._attend(query, key, value, pattern.bias, training=training)
-        return _swap_heads(context), probabilities
+        return self._swap_heads(context), probabilities
+
+    def _swap_heads(self, x):
+        """Transposes [B, T, N, H] to [B, N, T, H], and back."""
+        bits = int(keras.backend.standardize_dtype(x.dtype)[-2:])  # "float32" -> 32
+        is_plain = IS_JAX or x.shape[-1] * bits % 64 or keras.distribution.list_devices("gpu")
+        return ops.transpose(x, (0, 2, 1, 3)) if self.is_plain or is_plain else _swap_as_doubles(x)
 
     def _attend_in_blocks(self, hidden, pattern, *, training):
         count, batch, _, size, _ = ops.shape(pattern.bias)
@@ -280,19 +287,11 @@ class SelfAttention(BertLayer):
         return ops.matmul(weights_BNTT, value_BNTH), probabilities_BNTT
 
 
-def _swap_heads(x):
-    """Transposes [B, T, N, H] to [B, N, T, H], and back."""
-    bits = int(keras.backend.standardize_dtype(x.dtype)[-2:])  # "float32" -> 32
-    if IS_JAX or x.shape[-1] * bits % 64 or keras.distribution.list_devices("gpu"):
-        return ops.transpose(x, (0, 2, 1, 3))
-    return _swap_as_integers(x)
-
-
 @ops.custom_gradient
-def _swap_as_integers(x):
-    # TensorFlow transposes floats by oneDNN, which takes several times as long for few tokens. It
-    # has no transposition of int64; for int32, TensorFlow logs an error without AVX-512.
+def _swap_as_doubles(x):
+    # TensorFlow transposes floats by oneDNN, which takes several times as long for few tokens, and
+    # tries it for integers, too, with an error in the log.
     def swap(x):
-        return ops.view(ops.transpose(ops.view(x, "int64"), (0, 2, 1, 3)), x.dtype)
+        return ops.view(ops.transpose(ops.view(x, "float64"), (0, 2, 1, 3)), x.dtype)
 
     return swap(x), swap  # a swap is its own inverse, and so its own gradient

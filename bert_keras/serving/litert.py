@@ -26,7 +26,7 @@ from bert_keras.text.fast_tokenizer import tokenizer_of, vocabulary_in
 _BATCH_SIZE = 32
 _TEXTS = ("text", "text_pair", "question", "context")  # inputs of signatures, in their order
 # TensorFlow's name of a dtype -> NumPy's, and the value of padding
-_DTYPES = {"DT_STRING": (object, b""), "DT_INT32": (np.int32, -1), "DT_FLOAT": (np.float32, 0)}
+_DTYPES = {"DT_STRING": (object, ""), "DT_INT32": (np.int32, -1), "DT_FLOAT": (np.float32, 0)}
 _NUM_SILENT = 1000  # texts; `predict` shows a progress bar for more
 
 
@@ -233,17 +233,10 @@ def _array(values: Any, info: Mapping) -> np.ndarray:
     sizes = [int(dim["size"]) for dim in info["tensor_shape"]["dim"]]
     if isinstance(values, np.ndarray):
         return values.astype(dtype)
-    if dtype is object:
-        values = _encoded(values)
-    if len(sizes) == 1:
-        return np.array(values, dtype)
-    width = max(map(len, values))
-    inner = next((np.shape(each)[1:] for each in values if len(each)), tuple(sizes[2:]))
-    array = np.full((len(values), width, *inner), filler, dtype)
-    for row, items in enumerate(values):
-        array[row, : len(items)] = np.array(items, dtype).reshape(len(items), *inner)
-    return array
-
-
-def _encoded(values: Any) -> Any:
-    return values.encode() if isinstance(values, str) else [*map(_encoded, values)]
+    array = np.array(values, dtype) if len(sizes) == 1 else None
+    if array is None:
+        inner = next((np.shape(each)[1:] for each in values if len(each)), tuple(sizes[2:]))
+        array = np.full((len(values), max(map(len, values)), *inner), filler, dtype)
+        for row, items in enumerate(values):
+            array[row, : len(items)] = np.array(items, dtype).reshape(len(items), *inner)
+    return np.vectorize(str.encode, otypes=[object])(array) if dtype is object else array

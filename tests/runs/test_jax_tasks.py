@@ -114,4 +114,4 @@ def test_commands(folder):
         ["evaluate", *common[:-1], "tfds:glue/cola"],
     ]
     errors = without_tensorflow(refused, code=2).splitlines()
-    assert sum("needs tensorflow, which pip install" in error for error in errors) == len(refused)
+    assert sum("tensorflow" in error for error in errors) == len(refused)
