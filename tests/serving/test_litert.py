@@ -1,11 +1,15 @@
 """Models in LiteRT's format answer as the SavedModels do, without TensorFlow and Keras."""
 
 import json
+import re
 import subprocess
 import sys
+from importlib import metadata
+from pathlib import Path
 
 import numpy as np
 import pytest
+from packaging.requirements import Requirement
 
 from bert_keras import load_exported
 from bert_keras.errors import InputError
@@ -21,6 +25,7 @@ from tests.exporting.fine_tuned import TEXTS as FILMS
 from tests.exporting.fine_tuned import fine_tuned
 from tests.factories import random_metadata, tiny_vocabulary, with_noise
 
+ROOT = Path(__file__).resolve().parents[2]
 TEXTS = [b"the good river .", b"", b"a [MASK] film is [MASK] .", b"bank " * 30, b"un \xff \xc3\xa9"]
 CONTEXTS = [b"the film was good .", b"", b" ", b"the bank is a bad bank . " * 9, b"good"]
 IDS = {
@@ -114,19 +119,25 @@ def test_impossible_ids_are_refused(tmp_path):
         lite.predict("tensors", long)
 
 
-def test_the_command_line_and_the_server_need_no_tensorflow(tmp_path):
+def test_the_server_needs_only_the_packages_of_the_dockerfile(tmp_path):
     _, folder = exported(KINDS["BertClassifier"], tmp_path)
     program = f"""
 import json, sys
+from importlib.metadata import packages_distributions
 from bert_keras.cli import main
-from bert_keras.serving.client import Client
 from bert_keras.serving.server import running_server
 main(["predict", "--json", {str(folder)!r}, "the good river .", "a film"])
-with running_server({str(folder.parent)!r}) as url, Client(url + "/v1/models/tiny") as client:
-    answer = client.predict([{{"text": "the good river .", "text_pair": "a film"}}])
-print(json.dumps(answer), *sorted({{"tensorflow", "keras", "h5py"}} & {{*sys.modules}}))
+with running_server({str(folder.parent)!r}):
+    known, loaded = packages_distributions(), {{name.partition(".")[0] for name in sys.modules}}
+print("loaded", *{{each for name in loaded for each in known.get(name, ())}})
 """
     process = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True)
     assert process.returncode == 0, process.stderr
-    printed, served = process.stdout.rsplit("\n", 2)[:2]
-    assert json.loads(printed)[0]["labels"] == json.loads(served)[0]["labels"]
+    answers, _, loaded = process.stdout.partition("loaded")
+    assert json.loads(answers)[0]["labels"] == ["no", "yes", "perhaps"]
+    page = (ROOT / "docs/how-to/serve.md").read_text("utf-8")
+    dockerfile = page.split("```dockerfile")[1].split("```")[0]
+    listed = {Requirement(each) for each in re.findall(r'"([\w-]+[<>=][^"]*)"', dockerfile)}
+    ours = {*map(Requirement, metadata.requires("bert-keras") or ())}
+    used = {each for each in ours if each.name in loaded.split()}
+    assert used <= listed <= ours
