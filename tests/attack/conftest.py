@@ -16,7 +16,7 @@ from tests.tensorflow_or_skip import keras_hub
 
 PROGRAMS = {"bert-keras": "bert_keras.cli", "bert-tfrecords": "tfrecords_tools.cli"}
 KERAS = (  # what the commands import, so that it is loaded once
-    *("cli.answers", "runs.conversion", "runs.export", "runs.embeddings"),
+    *("models.loading", "runs.conversion", "runs.export", "runs.embeddings"),
     *("runs.evaluate", "runs.finetune", "runs.pretrain", "serving.server"),
 )
 # By the name of a folder, which is that of its format.

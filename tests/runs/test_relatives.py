@@ -51,7 +51,7 @@ def test_related_models_are_pretrained_from_a_text(tmp_path, name):
     again = named_recipe(PRETRAIN, recipe_name, changes=[*changes, "num_steps=6"])
     inputs = PretrainInputs(again, records=records, pretrained=folder)
     assert inputs.metadata.config.to_dict().items() >= traits.items()
-    assert not inputs.starting_point.new
+    assert not inputs.starting_point.new_parts
     rules = json.loads((folder / "tokenizer.json").read_text("utf-8"))
     rules["normalizer"] = {"type": "NFKC"}
     (folder / "tokenizer.json").write_text(json.dumps(rules), "utf-8")
