@@ -6,7 +6,7 @@ import json
 import os
 from collections.abc import Sequence
 from functools import partial
-from pathlib import Path
+from typing import Any
 
 from bert_keras.arguments import checked, count, flag, option, required
 from bert_keras.checkpoints import native
@@ -34,7 +34,7 @@ from bert_keras.files import (
 from bert_keras.kinds.kind import Asked, Kind
 from bert_keras.kinds.known import KINDS
 from bert_keras.runs.settings import check_examples, task_examples
-from bert_keras.serving.version_folder import METADATA, next_version
+from bert_keras.serving.version_folder import METADATA, exported_folder
 
 OF_THE_MODEL = f"{TASK_HELP} (default: the task of the model)"
 TASK = option("--task", "TASK", OF_THE_MODEL, type=TASK_NAME)
@@ -132,24 +132,22 @@ def _ask_model(name: str, texts: Sequence[str]) -> tuple[type[Kind], Asked]:
     if _is_exported(name):
         from bert_keras.serving.litert import load_exported
 
-        exported = load_exported(name)
-        kind, num_columns = type(exported.kind), len(exported.metadata.text_columns)
-        columns = _text_columns(kind, texts, num_columns=num_columns, source=name)
-        return kind, kind.ask(exported, columns)
-    from bert_keras.checkpoints.checkpoint import require_vocabulary
-    from bert_keras.models.loading import load_model
+        model: Any = load_exported(name)
+        kind, metadata = type(model.kind), model.metadata
+    else:
+        from bert_keras.checkpoints.checkpoint import require_vocabulary
+        from bert_keras.models.loading import load_model
 
-    model = load_model(name)
-    tokenizer = require_vocabulary(model.tokenizer, source=name)
-    num_columns = len(model.stored_metadata(tokenizer).text_columns)
-    columns = _text_columns(model.kind, texts, num_columns=num_columns, source=name)
-    return model.kind, model.kind.ask(model, columns)
+        model = load_model(name)
+        tokenizer = require_vocabulary(model.tokenizer, source=name)
+        kind, metadata = model.kind, model.stored_metadata(tokenizer)
+    columns = _text_columns(kind, texts, num_columns=len(metadata.text_columns), source=name)
+    return kind, kind.ask(model, columns)
 
 
 def _is_exported(name: str) -> bool:
     """Returns whether `name` is a version folder of an export, or the folder of all versions."""
-    folders = (Path(name), Path(name, str(next_version(name) - 1)))
-    return any((folder / METADATA).is_file() for folder in folders)
+    return (exported_folder(name) / METADATA).is_file()
 
 
 def _check_texts(name: str, texts: Sequence[str]) -> None:

@@ -27,6 +27,7 @@ from bert_keras.exporting.servable import (
     Signature,
     checked_tensors,
     input_specs,
+    set_while_tracing,
 )
 from bert_keras.exporting.text_ops.text_to_inputs import TextToInputs
 from bert_keras.exporting.verify import run_in_fresh_process, to_arrays
@@ -176,12 +177,8 @@ def write_version(
             max_length=max_length,
             shortens_first=vocabulary.shortens_first,
         )
-        encoder = getattr(model, "encoder", model)
-        skips_padding, encoder.skips_padding = encoder.skips_padding, True  # while tracing
-        try:
+        with set_while_tracing([getattr(model, "encoder", model)], "skips_padding"):
             signatures, from_tensors = plan.exporter.make(model, reader, **plan.settings)
-        finally:
-            encoder.skips_padding = skips_padding
         text_inputs = [*input_specs(signatures[TEXT_SIGNATURE])]
         least, most = vocabulary.num_specials(len(text_inputs)) + 1, model.config.max_positions
         check_least(plan.metadata, least, "max_length", most=most)
@@ -205,8 +202,7 @@ def write_version(
         instance = {name: _EXAMPLE[name] for name in text_inputs}
         if "masked_lm_positions" in input_specs(signatures["tensors"]):
             instance["text"] = "A short [MASK] by Anna Lee."
-        row = {name: [value] for name, value in instance.items()}
-        example = {"signature": TEXT_SIGNATURE, "inputs": row}
+        example = {"signature": TEXT_SIGNATURE, "inputs": {k: [v] for k, v in instance.items()}}
         stored = {
             "card": plan.metadata.to_dict(),
             "versions": {name: version(name) for name in _LIBRARIES},
@@ -227,7 +223,6 @@ def write_version(
             bar.update()
         if has_litert:
             stored["signatures"] = signature_definitions(signatures)
-            (partial_folder / "assets").mkdir(exist_ok=True)
             write_vocabulary(vocabulary, partial_folder / "assets")
             specs = input_specs(signatures["tensors"])
             write_litert(model, specs, partial_folder / LITERT, is_int8=is_int8)
@@ -235,8 +230,7 @@ def write_version(
             outputs = run_in_fresh_process(partial_folder, [*samples, example], format="litert")
             check_outputs(outputs, samples, expected)
             bar.update()
-        prediction = {name: values[0] for name, values in outputs[-1].items()}
-        stored["example"]["prediction"] = prediction
+        stored["example"]["prediction"] = {name: rows[0] for name, rows in outputs[-1].items()}
         stored["files"] = file_digests(partial_folder)
         write_json(partial_folder / METADATA, stored)
     return folder

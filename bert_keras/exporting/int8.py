@@ -47,8 +47,7 @@ def export_int8(
         atomic_folder(folder) as new_folder,
         tempfile.TemporaryDirectory(dir=new_folder) as scratch,
     ):
-        named = Path(folder.resolve().parent.name, folder.name)
-        folders = {name: Path(scratch, name, named) for name in ("float32", "int8")}
+        folders = {name: Path(scratch, name) for name in ("float32", "int8")}
         for name, path in folders.items():
             write(path, is_int8=name == "int8")
         figures = {

@@ -8,7 +8,7 @@ import keras
 import tensorflow as tf
 from tensorflow.core.framework.types_pb2 import DataType
 
-from bert_keras.exporting.servable import Signature, input_specs
+from bert_keras.exporting.servable import Signature, input_specs, set_while_tracing
 
 
 def write_litert(
@@ -30,11 +30,8 @@ def write_litert(
 
     traceable: Any = tf.function(logits, autograph=False)
     attentions = [block.attention for block in getattr(model, "encoder", model).blocks]
-    for attention in attentions:
-        attention.is_plain = True
-    function = traceable.get_concrete_function(**specs)
-    for attention in attentions:
-        attention.is_plain = False
+    with set_while_tracing(attentions, "is_plain"):
+        function = traceable.get_concrete_function(**specs)
     module: Any = tf.Module()
     module.weights = [each.value for each in model.weights]
     converter = tf.lite.TFLiteConverter.from_concrete_functions([function], module)

@@ -1,6 +1,7 @@
 """Defines `ServableModel`, the traced signatures of a model, and what builds them."""
 
-from collections.abc import Callable, Mapping, Sequence
+import contextlib
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any, NamedTuple
 
 import tensorflow as tf
@@ -28,6 +29,19 @@ class Exporter(NamedTuple):
     make: Callable[..., ServableModel]
     settings: Callable[[ModelMetadata], dict] = lambda metadata: {}
     reader: type[TextToInputs] = TextToInputs
+
+
+@contextlib.contextmanager
+def set_while_tracing(objects: Sequence, name: str) -> Iterator[None]:
+    """Sets an attribute of objects to True while a graph is traced."""
+    before = [getattr(each, name) for each in objects]
+    try:
+        for each in objects:
+            setattr(each, name, True)
+        yield
+    finally:
+        for each, value in zip(objects, before, strict=True):
+            setattr(each, name, value)
 
 
 def traced(function: Callable[..., Mapping], **specs: tf.TypeSpec) -> Signature:

@@ -8,12 +8,11 @@ from keras import ops
 
 from bert_keras.config import BertConfig
 from bert_keras.errors import InputError, quoted
-from bert_keras.kinds.masked_lm import MaskedLM, Pretraining, predict_tokens
+from bert_keras.kinds.masked_lm import MaskedLM, Pretraining
 from bert_keras.layers.heads import ClassificationHead, MaskedLMHead
 from bert_keras.layers.primitives import states_at
 from bert_keras.models.task_models import TaskModel
 from bert_keras.text.columns import checked_columns, columns_of, is_text
-from bert_keras.text.packing import encode_masked
 
 
 class MaskedLMModel(TaskModel):
@@ -43,15 +42,16 @@ class MaskedLMModel(TaskModel):
         """Returns `tokens` and `probabilities` of each [MASK] in texts; else predicts as Keras."""
         if self.tokenizer is None or not is_text(x):
             return super().predict(x, *args, **kwargs)
-        max_length, answers = self.stored_metadata(None).max_length, []
-        (texts,), tokens = checked_columns(*columns_of(x)), self.tokenizer.vocabulary.tokens
+        (texts,) = columns = checked_columns(*columns_of(x))
         for text in texts:
             if "[MASK]" not in text:
                 raise InputError(f"{quoted(text)} has no [MASK] in place of a word to predict")
-            inputs = encode_masked(self.tokenizer, [text], max_length=max_length)
-            logits_PV = self(inputs, training=False)["masked_lm"][0]
-            answers.append(predict_tokens(np.asarray(ops.cast(logits_PV, "float32")), tokens))
-        return answers
+        kind, outputs = self.kind(self.stored_metadata(None), self.tokenizer), []
+        rows = kind.encoded(columns)
+        for index in range(len(rows)):
+            logits_PV = self(*rows.batch(np.array([index])), training=False)["masked_lm"][0]
+            outputs.append({"masked_lm": np.asarray(ops.cast(logits_PV, "float32"))})
+        return kind.answers(columns, rows, outputs)
 
 
 @keras.saving.register_keras_serializable(package="bert_keras")

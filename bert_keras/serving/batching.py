@@ -26,8 +26,6 @@ _SHORT_ROW = 64
 _MIN_LENGTH_BITS = 6
 # A request that cannot be split may have this many times the positions of a normal run.
 _MAX_UNSPLIT_FACTOR = 16
-
-
 _ALL = ...  # as an index, all rows
 
 

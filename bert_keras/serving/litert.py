@@ -19,7 +19,7 @@ from bert_keras.kinds.known import KINDS
 from bert_keras.serving.embeddings_api import COUNTS
 from bert_keras.serving.model import LoadError, ServedModel
 from bert_keras.serving.rest_api import Refusal, Tensors
-from bert_keras.serving.version_folder import LITERT, METADATA, next_version
+from bert_keras.serving.version_folder import LITERT, METADATA, exported_folder
 from bert_keras.text.columns import columns_of
 from bert_keras.text.fast_tokenizer import tokenizer_of, vocabulary_in
 
@@ -54,6 +54,8 @@ class ExportedModel:
         stored = json_object(folder / METADATA)
         self.metadata = ModelMetadata.from_dict(stored["card"])
         self.signatures: dict[str, dict] = stored["signatures"]
+        ids = self.signatures["tensors"]["inputs"]["input_ids"]
+        self.rank = len(ids["tensor_shape"]["dim"])  # 3 if an example has several rows, else 2
         vocabulary: Any = vocabulary_in(folder / "assets")
         tokenizer = tokenizer_of(vocabulary, **self.metadata.tokenizer_settings)
         self.kind = KINDS[self.metadata.model](self.metadata, tokenizer)
@@ -97,14 +99,14 @@ class ExportedModel:
     ) -> list[Any]:
         """Returns the model's outputs, arrays or dicts of them, for each row of an `Encoded`."""
         outputs: list[Any] = [None] * len(rows)
-        is_silent = is_silent or len(rows) <= _NUM_SILENT
-        with tqdm(desc="predict", unit=" rows", total=len(rows), disable=is_silent) as bar:
-            for numbers_B in longest_first_batches(rows.lengths, batch_size=batch_size):
-                logits = self.logits(rows.batch(numbers_B)[0])
-                for index, row in enumerate(numbers_B):
-                    each = {name: array[index] for name, array in logits.items()}
-                    outputs[row] = each.get("logits", each)
-                bar.update(len(numbers_B))
+        is_hidden = is_silent or len(rows) <= _NUM_SILENT
+        with tqdm(desc="predict", unit=" rows", total=len(rows), disable=is_hidden) as bar:
+            for indices_B in longest_first_batches(rows.lengths, batch_size=batch_size):
+                logits = self.logits(rows.batch(indices_B)[0])
+                for position, index in enumerate(indices_B):
+                    output = {name: array[position] for name, array in logits.items()}
+                    outputs[index] = output.get("logits", output)
+                bar.update(len(indices_B))
         return outputs
 
     def logits(self, inputs: Mapping[str, np.ndarray]) -> dict[str, np.ndarray]:
@@ -112,16 +114,14 @@ class ExportedModel:
 
         Groups of texts, [B, G, T], are run as B x G rows by a model that embeds single texts.
         """
-        specs = self.signatures["tensors"]["inputs"]
-        if "masked_lm_positions" in specs:
+        if "masked_lm_positions" in self.signatures["tensors"]["inputs"]:
             length = inputs["input_ids"].shape[1]
             none_B1 = np.zeros((len(inputs["input_ids"]), 1), np.int32)
             positions_BP = inputs.get("masked_lm_positions", none_B1)
             positions_BP = positions_BP if positions_BP.shape[1] else none_B1
             is_valid_BP = (positions_BP > 0) & (positions_BP < length)
             inputs = {**inputs, "masked_lm_positions": positions_BP * is_valid_BP}
-        shape, rank = inputs["input_ids"].shape, len(specs["input_ids"]["tensor_shape"]["dim"])
-        groups = shape[: len(shape) - rank + 1]
+        groups = inputs["input_ids"].shape[: inputs["input_ids"].ndim - self.rank + 1]
         arrays = {
             name: np.ascontiguousarray(array.reshape(-1, *array.shape[len(groups) :]), np.int32)
             for name, array in inputs.items()
@@ -153,10 +153,8 @@ def load_exported(path: StrPath, *, num_threads: int | None = None) -> ExportedM
     print(load_exported("saved_models/films/1").predict(["a good film"]))
     ```
     """
-    folder = Path(path)
-    check_exists(folder, expected="saved_models/NAME/VERSION of an export")
-    if not (folder / METADATA).is_file():
-        folder = folder / str(next_version(folder) - 1)
+    check_exists(path, expected="saved_models/NAME/VERSION of an export")
+    folder = exported_folder(path)
     if not (folder / LITERT).is_file():
         raise InputError(f"{folder} has no {LITERT}; export the model with --format litert")
     return ExportedModel(folder, num_threads=num_threads)
@@ -212,8 +210,7 @@ class LiteModel(ServedModel):
         config = self.model.metadata.config
         limits = {"input_ids": config.vocab_size, "input_mask": 2}
         limits["segment_ids"] = max(2, config.num_segments)
-        rank = len(self.signatures["tensors"]["inputs"]["input_ids"]["tensor_shape"]["dim"])
-        shape = tensors["input_ids"].shape
+        shape, rank = tensors["input_ids"].shape, self.model.rank
         for name, limit in limits.items():
             array = tensors[name]
             if array.shape != shape or array.ndim != rank or not array.size:
@@ -233,8 +230,9 @@ def _array(values: Any, info: Mapping) -> np.ndarray:
     sizes = [int(dim["size"]) for dim in info["tensor_shape"]["dim"]]
     if isinstance(values, np.ndarray):
         return values.astype(dtype)
-    array = np.array(values, dtype) if len(sizes) == 1 else None
-    if array is None:
+    if len(sizes) == 1:
+        array = np.array(values, dtype)
+    else:
         inner = next((np.shape(each)[1:] for each in values if len(each)), tuple(sizes[2:]))
         array = np.full((len(values), max(map(len, values)), *inner), filler, dtype)
         for row, items in enumerate(values):

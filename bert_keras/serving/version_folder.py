@@ -42,6 +42,12 @@ def next_version(folder: str | os.PathLike) -> int:
     return max(versions, default=0) + 1
 
 
+def exported_folder(path: str | os.PathLike) -> Path:
+    """Returns `path` if it is a version of an export, otherwise the latest version in it."""
+    folder = Path(path)
+    return folder if (folder / METADATA).is_file() else folder / str(next_version(folder) - 1)
+
+
 def file_digests(folder: Path) -> dict[str, str]:
     """Returns the SHA-256 of each file of a version folder, except METADATA, by its path."""
     names = {path.relative_to(folder).as_posix() for path in folder.rglob("*") if path.is_file()}
