@@ -2,7 +2,8 @@
 
 import os
 import threading
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
+from itertools import chain
 from pathlib import Path
 from typing import Any
 
@@ -27,6 +28,7 @@ _BATCH_SIZE = 32
 _TEXTS = ("text", "text_pair", "question", "context")  # inputs of signatures, in their order
 # TensorFlow's name of a dtype -> NumPy's, and the value of padding
 _DTYPES = {"DT_STRING": (object, ""), "DT_INT32": (np.int32, -1), "DT_FLOAT": (np.float32, 0)}
+_RUN_POSITIONS = 16  # a run takes as long as its positions and about this number more
 _NUM_SILENT = 1000  # texts; `predict` shows a progress bar for more
 
 
@@ -101,7 +103,8 @@ class ExportedModel:
         outputs: list[Any] = [None] * len(rows)
         is_hidden = is_silent or len(rows) <= _NUM_SILENT
         with tqdm(desc="predict", unit=" rows", total=len(rows), disable=is_hidden) as bar:
-            for indices_B in longest_first_batches(rows.lengths, batch_size=batch_size):
+            batches = longest_first_batches(rows.lengths, batch_size=batch_size)
+            for indices_B in chain.from_iterable(_less_padded(b, rows.lengths) for b in batches):
                 logits = self.logits(rows.batch(indices_B)[0])
                 for position, index in enumerate(indices_B):
                     output = {name: array[position] for name, array in logits.items()}
@@ -129,6 +132,18 @@ class ExportedModel:
         with self._one_run:
             outputs = self._run(**arrays)
         return {name: array.reshape(*groups, *array.shape[1:]) for name, array in outputs.items()}
+
+
+def _less_padded(rows: np.ndarray, lengths: np.ndarray) -> Iterator[np.ndarray]:
+    """Divides a batch, longest rows first, where a run costs less than the padding it saves."""
+    rest = np.arange(len(rows), 0, -1)  # the number of rows from each row to the last
+    num_saved = (lengths[rows[0]] - lengths[rows]) * rest
+    cut = int(num_saved.argmax())
+    if num_saved[cut] <= _RUN_POSITIONS:
+        yield rows
+        return
+    yield from _less_padded(rows[:cut], lengths)
+    yield from _less_padded(rows[cut:], lengths)
 
 
 @suggest_keyword_names
