@@ -100,24 +100,10 @@ RECORDS = {
     "google-research/bert": {"1 process": 1},
 }
 SERVER = {
-    "bert-keras serve": {
-        "1 client": 17.6,
-        "4 clients": 36.2,
-        "16 clients": 54.5,
-        "64 clients": 69.8,
-    },
-    "without batches: each text padded to 128 tokens": {
-        "1 client": 14.8,
-        "4 clients": 15.8,
-        "16 clients": 15.5,
-        "64 clients": 15.0,
-    },
-    "no server: one process, batches of 16": {
-        "1 client": 68.3,
-        "4 clients": 74.0,
-        "16 clients": 66.3,
-        "64 clients": 65.3,
-    },
+    "LiteRT int8": {"1 client": 122, "4 clients": 182, "16 clients": 250, "64 clients": 264},
+    "ONNX Runtime int8": {"1 client": 127, "4 clients": 113, "16 clients": 144, "64 clients": 117},
+    "LiteRT": {"1 client": 54, "4 clients": 70, "16 clients": 88, "64 clients": 93},
+    "SavedModel": {"1 client": 39, "4 clients": 69, "16 clients": 83, "64 clients": 96},
 }
 GPU = {
     "bert_keras": {
@@ -315,7 +301,7 @@ def main() -> None:
             "forward": dots(FORWARD, xlabel=ratio, digits=2, line=1),
             "training": dots(TRAINING, xlabel=ratio, digits=2, line=1),
             "records": bars(RECORDS, xlabel="records per second (google-research/bert = 1)"),
-            "server": bars(SERVER, xlabel="texts per second, two cores with AMX"),
+            "server": bars(SERVER, xlabel="sentences per second, two cores with AVX-512"),
             "int8": dots(
                 LITERT,
                 xlabel="time / time of the SavedModel, two cores with AVX-512\nleft of 1: faster",
