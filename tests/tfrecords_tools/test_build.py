@@ -113,6 +113,26 @@ def stopped(corpus, vocabulary, tmp_path, monkeypatch, small_units, request):
     return going_on
 
 
+def test_finished_work_is_kept_after_an_error(corpus, vocabulary, tmp_path, monkeypatch):
+    output, written, write = tmp_path / "records", [], building.WriteShard.__call__
+
+    def write_meanwhile(job):
+        written.append(job.shard)
+        if len(written) == 2:
+            raise InputError("a file is not available")
+        output.touch()  # by another process
+        return write(job)
+
+    monkeypatch.setattr(building.WriteShard, "__call__", write_meanwhile)
+    for shards in ([0, 1], [0, 1, 1]):
+        with pytest.raises(InputError):
+            built(corpus, vocabulary, output)
+        assert written == shards
+        output.unlink()
+    built(corpus, vocabulary, output)
+    assert written == [0, 1, 1] and not (tmp_path / "records.partial").exists()
+
+
 def test_other_settings_files_texts_or_vocabularies_are_refused(
     stopped, corpus, vocabulary, tmp_path
 ):
