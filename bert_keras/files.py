@@ -40,7 +40,7 @@ def file_system(path: StrPath) -> tuple[Any, str]:
 def open_file(path: StrPath) -> io.BufferedReader:
     """Opens a local file or a URL as a seekable binary file."""
     if not is_remote(path):
-        return open(path, "rb")
+        return existing_file(path).open("rb")
     system, name = file_system(path)
     return system.open(name, "rb", block_size=1 << 20)  # each block is a round trip
 
@@ -121,7 +121,7 @@ def json_object(path: StrPath) -> dict[str, Any]:
 
 def file_sha256(path: StrPath) -> str:
     """Returns the SHA-256 of the content of a file as hexadecimal digits."""
-    with open(path, "rb") as file:
+    with open_file(path) as file:
         return hashlib.file_digest(file, "sha256").hexdigest()
 
 
@@ -294,8 +294,8 @@ def resumed_folder(path: StrPath) -> Iterator[tuple[Path, Path]]:
     after an InputError in the call that created it, other than a `StoppedError`.
     """
     path = Path(os.path.abspath(path))
-    refuse_existing(path)
     with _folder_beside(path, f"{path.name}.partial", "work", "result") as (work, result):
+        refuse_existing(path)
         is_new = not work.exists()
         try:
             yield work, result

@@ -116,6 +116,11 @@ def test_a_folder_with_files_of_others_is_never_replaced(tmp_path):
     with pytest.raises(InputError):
         write_folder(out, "new", **OURS)
     assert (out / "README.md").read_text() == "old" and names(tmp_path) == ["out"]
+    for name, write in {".a.part": files.atomic_folder, "a.partial": files.resumed_folder}.items():
+        (tmp_path / name / "old").mkdir(parents=True)  # a folder of the user
+        with pytest.raises(InputError), write(tmp_path / "a"):
+            pytest.fail("the folder is not refused")
+    assert names(tmp_path) == [".a.part", "a.partial", "out"]
 
 
 KILLED = """
@@ -160,18 +165,6 @@ def test_a_replaced_folder_is_never_lost(tmp_path):
     subprocess.run([sys.executable, "-c", KILLED, str(tmp_path)], check=True)
 
 
-@pytest.mark.parametrize(
-    ("write", "name"), [(files.atomic_folder, ".out.part"), (files.resumed_folder, "out.partial")]
-)
-def test_a_folder_of_the_user_with_the_name_of_ours_is_kept(tmp_path, write, name):
-    for inner in ("notes", "old", "new", "work"):
-        (tmp_path / name / inner).mkdir(parents=True)
-        with pytest.raises(InputError), write(tmp_path / "out"):
-            pytest.fail("the folder is not refused")
-        (tmp_path / name / inner).rmdir()
-    assert names(tmp_path) == [name]
-
-
 def test_a_resumed_folder_is_continued_until_it_is_complete(tmp_path):
     with pytest.raises(InputError), files.resumed_folder(tmp_path / "a"):
         raise InputError("wrong")
@@ -189,10 +182,6 @@ def test_a_resumed_folder_is_continued_until_it_is_complete(tmp_path):
     with files.resumed_folder(tmp_path / "a") as (work, result):
         work.rename(result)
     assert names(tmp_path) == ["a"] and names(tmp_path / "a") == ["done"]
-    with pytest.raises(InputError), files.resumed_folder(tmp_path / "b") as (work, _):
-        work.mkdir()
-        raise files.StoppedError("a job is wrong, others are finished")
-    assert names(tmp_path) == ["a", "b.partial"]
 
 
 def test_the_files_of_a_killed_process_are_replaced(tmp_path):

@@ -12,7 +12,6 @@ from bert_keras.data.masking import REPLACEMENTS
 from bert_keras.errors import InputError, counted, print_field, printable
 from bert_keras.files import check_output, is_stdout, messages_beside, refuse_existing, write_text
 from bert_keras.text.fast_tokenizer import vocabulary_file, vocabulary_from
-from tfrecords_tools.corpus import check_outside
 from tfrecords_tools.settings import LABEL_NAMES, BuildSettings, GoogleSettings, vocabulary_of_files
 
 PROGRAM = Program(
@@ -77,7 +76,6 @@ def vocab(options: argparse.Namespace) -> None:
     is_wordpiece = model == "wordpiece"
     if not is_stdout(output):
         refuse_existing(output)
-        check_outside(output, options.files)
         if is_wordpiece == output.endswith(".json"):
             name = "vocab.txt" if is_wordpiece else "tokenizer.json"
             raise InputError(f"{output} does not fit --model-type {model}; name it {name}")

@@ -6,13 +6,12 @@ import hashlib
 import os
 import re
 from collections.abc import Iterable, Iterator, Sequence
-from pathlib import Path
 from typing import Any, NoReturn
 
 from tqdm import tqdm
 
 from bert_keras.errors import InputError
-from bert_keras.files import StrPath, existing_file, file_system, is_remote, open_file
+from bert_keras.files import StrPath, file_system, is_remote, open_file
 from tfrecords_tools import readers
 from tfrecords_tools.readers import TFDS, FilePart, Unit
 
@@ -39,13 +38,6 @@ def corpus_files(corpus: Sequence[StrPath]) -> list[str]:
     return paths
 
 
-def check_outside(output: StrPath, corpus: Iterable[StrPath]) -> None:
-    """Raises InputError if an output is in a folder of the corpus, which would contain it later."""
-    for folder in filter(os.path.isdir, corpus):
-        if Path(folder).resolve() in Path(output).resolve().parents:
-            raise InputError(f"{output} is in {folder}, a corpus folder; choose another")
-
-
 def _check_new(path: str, found: dict[str, str]) -> None:
     """Adds a path to `found`; raises InputError if another path of its file or folder is there."""
     if (same := found.setdefault(os.path.realpath(path), path)) is not path:
@@ -70,8 +62,6 @@ def _local_matches(pattern: str) -> Iterator[list[str]]:
                 folders[:] = [name for name in folders if not name.startswith(_SKIPPED)]
                 names = [name for name in names if not name.startswith(_SKIPPED)]
                 paths += [os.path.join(folder, name) for name in names]
-        for path in paths:
-            existing_file(path)  # raises InputError for a pipe or a device
         yield paths
 
 

@@ -48,16 +48,6 @@ def test_damaged_metadata_are_refused(tmp_path, changes):
         load_model(tmp_path / "a")
 
 
-def test_a_pipe_in_place_of_a_file_is_refused(tmp_path):
-    files = {"bert-keras": "weights.safetensors", "google": "bert_model.ckpt.index"}
-    for format, name in files.items():
-        write_checkpoint(random_checkpoint("BertEncoder"), tmp_path / format, format=format)
-        (tmp_path / format / name).unlink()
-        os.mkfifo(tmp_path / format / name)
-        with pytest.raises(InputError):
-            open_checkpoint(tmp_path / format)
-
-
 @pytest.mark.parametrize("name", ["training.log", ".git"])
 def test_a_folder_is_only_overwritten_if_it_contains_nothing_but_a_model(tmp_path, name):
     models = [random_model("BertClassifier", labels=labels) for labels in (("a", "b"), ("c", "d"))]

@@ -86,10 +86,11 @@ def test_paths_without_files_and_files_that_occur_twice_are_refused(remote, tmp_
     (tmp_path / "circle" / "text").touch()
     (tmp_path / "pipes").mkdir()
     os.mkfifo(tmp_path / "pipes" / "pipe")
+    with pytest.raises(InputError):
+        read(tmp_path / "pipes")
     twice = ["sub/d.txt", "sub"], ["link", "b.txt"], ["circle"], ["circle/**"]
     here = [[tmp_path / n for n in names] for names in (["none.txt"], ["*.md"], ["bare"], *twice)]
-    pipes = [tmp_path / "pipes"], [tmp_path / "pipes" / "pipe"]
-    for paths in (*here, *pipes, [f"{remote}/none"]):
+    for paths in (*here, [f"{remote}/none"]):
         with pytest.raises(InputError):
             corpus_files(paths)
 
@@ -197,25 +198,20 @@ def test_a_damaged_stream_is_refused_or_changes_nothing(file, kind):
 
 
 @pytest.mark.parametrize("kind", COMPRESSED)
-def test_compressed_files_give_the_same_lines_unless_they_are_truncated(file, kind):
+def test_compressed_files_give_the_same_lines(file, kind):
     for make in (text_of, articles_of, json_of):
         content = make(random.Random(5)).encode()
         packed = COMPRESSED[kind](content[:40]) + COMPRESSED[kind](content[40:])
         packed = file(packed, f"packed.{kind}")
         assert read(packed, unit_bytes=3) == read(file(content)) != []
-    content = random.Random(0).randbytes(300_000).hex().encode()
-    packed = file(COMPRESSED[kind](content)[:100_000], f"cut.{kind}")
-    with pytest.raises(InputError):
-        read(packed)
 
 
 def test_archives_of_several_files_and_very_long_lines_are_refused(file, tmp_path, monkeypatch):
     monkeypatch.setattr(readers, "MAX_LINE", 100)
+    assert read(file(100 * "a")) == [100 * "a", ""]
     with zipfile.ZipFile(tmp_path / "a.zip", "w") as archive:
-        archive.writestr("one.txt", 100 * "a")
-    assert read(tmp_path / "a.zip") == [100 * "a", ""]
-    with zipfile.ZipFile(tmp_path / "a.zip", "a") as archive:
-        archive.writestr("two.txt", "b")
+        for name in ("one.txt", "two.txt"):
+            archive.writestr(name, "a")
     tokenizer = WordPieceTokenizer(Vocabulary(SPECIAL_TOKENS))
     for path in (tmp_path / "a.zip", file(gzip.compress(b"a\n" + 101 * b"b"), "long.gz")):
         with pytest.raises(InputError):
