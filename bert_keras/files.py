@@ -7,6 +7,7 @@ import json
 import os
 import re
 import shutil
+import stat
 import sys
 import tempfile
 from collections.abc import Iterator, Sequence
@@ -39,7 +40,7 @@ def file_system(path: StrPath) -> tuple[Any, str]:
 def open_file(path: StrPath) -> io.BufferedReader:
     """Opens a local file or a URL as a seekable binary file."""
     if not is_remote(path):
-        return open(path, "rb")
+        return existing_file(path).open("rb")
     system, name = file_system(path)
     return system.open(name, "rb", block_size=1 << 20)  # each block is a round trip
 
@@ -52,7 +53,9 @@ def check_exists(path: StrPath, *, expected: str) -> None:
 
 def near_path(path: StrPath) -> str:
     """Returns "; did you mean 'PATH'?" with an existing path similar to a missing one, or ""."""
-    found = Path()
+    whole, found = Path(os.path.abspath(path)), Path()
+    if (old := whole.with_name(f".{whole.name}.part") / "old").exists():
+        return f"; a process that was replacing it was killed; rename {old} to {path}"
     for name in Path(path).parts:
         if not os.path.exists(found / name):
             names = os.listdir(found) if found.is_dir() else []
@@ -62,9 +65,18 @@ def near_path(path: StrPath) -> str:
 
 
 def existing_file(path: StrPath) -> Path:
-    """Returns `path` as a `Path`; raises InputError if it does not exist."""
+    """Returns `path` as a `Path`; raises InputError if it is missing, a pipe or a device."""
     check_exists(path, expected="a file")
+    if not (os.path.isfile(path) or os.path.isdir(path)):  # opening a folder raises OSError
+        raise InputError(f"{path} is a pipe or a device, which cannot be read twice; copy it")
     return Path(path)
+
+
+def inner_path(folder: Path, name: str) -> Path:
+    """Returns the path that a file of `folder` names; raises InputError if it is not in there."""
+    if os.path.isabs(name) or ".." in Path(name).parts:
+        raise InputError(f"{folder} names {name}, which is outside of this folder; correct it")
+    return folder / name
 
 
 def text_lines(path: StrPath) -> Iterator[str]:
@@ -74,23 +86,23 @@ def text_lines(path: StrPath) -> Iterator[str]:
             try:
                 text = line.decode("utf-8")
             except UnicodeDecodeError as error:
-                raise utf8_error(path, line_number, error) from error
+                raise utf8_error(f"{path}, line {line_number}", error) from error
             yield text.removeprefix("\ufeff" if line_number == 1 else "").rstrip("\r\n")
 
 
-def utf8_error(path: StrPath, line_number: int, error: UnicodeDecodeError) -> InputError:
-    """Returns the error for a line of a file that is not UTF-8."""
+def utf8_error(location: str, error: UnicodeDecodeError) -> InputError:
+    """Returns the error for the location of a text that is not UTF-8."""
     encoding = "LATIN1"
     with contextlib.suppress(UnicodeDecodeError):
         if re.search("[\uac00-\ud7a3]", error.object.decode("cp949")):
             encoding = "CP949"
     if error.object.startswith((b"\xff\xfe", b"\xfe\xff")):
         encoding = "UTF-16"
-    remedy = f"convert the file: iconv -f {encoding} -t UTF-8 {path} > NEW_FILE"
+    remedy = f"convert the file: iconv -f {encoding} -t UTF-8 FILE > NEW_FILE"
     if b"\0" in error.object and encoding != "UTF-16":
         remedy = "expected a text file"
     return InputError(
-        f"{path}, line {line_number} is not UTF-8 (byte {error.object[error.start]:#04x} at column "
+        f"{location} is not UTF-8 (byte {error.object[error.start]:#04x} at column "
         f"{error.start + 1}); {remedy}"
     )
 
@@ -109,7 +121,7 @@ def json_object(path: StrPath) -> dict[str, Any]:
 
 def file_sha256(path: StrPath) -> str:
     """Returns the SHA-256 of the content of a file as hexadecimal digits."""
-    with open(path, "rb") as file:
+    with open_file(path) as file:
         return hashlib.file_digest(file, "sha256").hexdigest()
 
 
@@ -157,12 +169,12 @@ def refuse_existing(
     mount point, the working directory and a path whose parent is not writable are refused.
     """
     path = Path(path)
-    if os.path.lexists(path):
-        is_folder = path.is_dir() and not path.is_symlink()
-        is_fixed = not is_folder or os.path.ismount(path) or path.samefile(os.curdir)
-        names = {each.name for each in path.iterdir()} if is_folder else set()
+    with contextlib.suppress(FileNotFoundError, NotADirectoryError):  # or removed meanwhile
+        is_folder = stat.S_ISDIR(path.lstat().st_mode)
+        is_fixed = not is_folder or os.path.ismount(path)
+        names = set(os.listdir(path)) if is_folder else set()
         foreign = sorted(names - set(replaces))
-        if is_fixed or foreign or (names and replaces[0] not in names):
+        if is_fixed or foreign or (names and replaces[0] not in names) or path.samefile(os.curdir):
             found = f" and contains {foreign[0]}" if foreign else ""
             raise InputError(f"{path} exists already{found}; choose another name or {remedy}")
     check_folder(path.absolute().parent)
@@ -172,10 +184,12 @@ def refuse_existing(
 def _locked(lock: Path, *, output: StrPath) -> Iterator[None]:
     """Holds the lock of a file until the `with` block or the process ends."""
     try:
-        with FileLock(lock, timeout=0, mode=0o644):
-            yield
-    except Timeout as error:
+        lock.parent.mkdir(parents=True, exist_ok=True)
+        held = FileLock(lock, timeout=0, mode=0o644).acquire()
+    except (Timeout, FileNotFoundError, FileExistsError) as error:  # the other one ends just now
         raise InputError(f"another process is writing {output}; wait for it") from error
+    with held:
+        yield
 
 
 @contextlib.contextmanager
@@ -214,7 +228,6 @@ def atomic_file(path: StrPath) -> Iterator[Path]:
             sys.stdout.buffer.write(content.read_bytes())
         return
     path = Path(os.path.realpath(path))
-    path.parent.mkdir(parents=True, exist_ok=True)
     partial = path.with_name(f".{path.name}.part")
     with _locked(partial, output=path):
         try:
@@ -244,21 +257,9 @@ def atomic_folder(path: StrPath, *, replaces: Sequence[str] = ()) -> Iterator[Pa
     killed in between, the next call moves it back.
     """
     path = Path(os.path.abspath(path))  # handles paths such as "new/.."
-    refuse_existing(path, replaces=replaces)
-    partial = path.with_name(f".{path.name}.part")
-    new, old = partial / "new", partial / "old"
-
-    def tidy_up() -> None:
-        """Moves the old folder back if `path` is absent, and deletes the rest."""
-        if old.exists() and not path.exists():
-            os.replace(old, path)
-        shutil.rmtree(old, ignore_errors=True)
-        shutil.rmtree(new, ignore_errors=True)
-
-    partial.mkdir(parents=True, exist_ok=True)
-    with _locked(partial / _LOCK, output=path):
+    with _folder_beside(path, f".{path.name}.part", "new", "old") as (new, old):
         try:
-            tidy_up()
+            _end_replacement(new, old, path)
             refuse_existing(path, replaces=replaces)
             new.mkdir()
             yield new
@@ -267,8 +268,21 @@ def atomic_folder(path: StrPath, *, replaces: Sequence[str] = ()) -> Iterator[Pa
                 os.replace(path, old)
             os.replace(new, path)
         finally:
-            tidy_up()
-            shutil.rmtree(partial, ignore_errors=True)
+            _end_replacement(new, old, path)
+
+
+def _end_replacement(new: Path, old: Path, path: Path) -> None:
+    """Moves the old folder back if `path` is absent, and deletes the rest."""
+    if old.exists() and not path.exists():
+        os.replace(old, path)
+    _delete(new)
+    if old.exists():
+        os.replace(old, new)  # a folder called `old` is always complete
+        _delete(new)
+
+
+class StoppedError(InputError):
+    """An error after which a `resumed_folder` keeps its work, which the next call continues."""
 
 
 @contextlib.contextmanager
@@ -277,20 +291,40 @@ def resumed_folder(path: StrPath) -> Iterator[tuple[Path, Path]]:
 
     If the block succeeds, the result, a folder or a file, becomes `path`, and PATH.partial is
     deleted. Otherwise PATH.partial remains, and the next call continues in it. It is only deleted
-    after an InputError in the call that created it.
+    after an InputError in the call that created it, other than a `StoppedError`.
     """
     path = Path(os.path.abspath(path))
-    refuse_existing(path)
-    partial = Path(f"{path}.partial")
-    is_new = not partial.exists()
-    partial.mkdir(parents=True, exist_ok=True)
-    with _locked(partial / _LOCK, output=path):
+    with _folder_beside(path, f"{path.name}.partial", "work", "result") as (work, result):
+        refuse_existing(path)
+        is_new = not work.exists()
         try:
-            yield partial / "work", partial / "result"
-            refuse_existing(path)
-            os.replace(partial / "result", path)
-        except InputError:
-            if is_new:
-                shutil.rmtree(partial, ignore_errors=True)
+            yield work, result
+        except InputError as error:
+            if is_new and not isinstance(error, StoppedError):
+                _delete(work)
             raise
-        shutil.rmtree(partial, ignore_errors=True)
+        refuse_existing(path, remedy=f"remove it; the same call continues in {work.parent}")
+        os.replace(result, path)
+        _delete(work)
+
+
+@contextlib.contextmanager
+def _folder_beside(path: Path, name: str, *inner_names: str) -> Iterator[list[Path]]:
+    """Locks a folder beside an output, yields paths in it, and deletes it if it is empty."""
+    folder = path.with_name(name)
+    refuse_existing(folder, remedy="move it", replaces=(_LOCK, *inner_names))
+    with _locked(folder / _LOCK, output=path):
+        try:
+            yield [folder / each for each in inner_names]
+        finally:
+            with contextlib.suppress(OSError):  # another process waits, or files are in use
+                if os.listdir(folder) == [_LOCK]:
+                    (folder / _LOCK).unlink()
+                    folder.rmdir()
+
+
+def _delete(path: Path) -> None:
+    """Deletes a folder, as far as possible, or a file."""
+    shutil.rmtree(path, ignore_errors=True)
+    if path.is_file():
+        path.unlink()

@@ -116,38 +116,53 @@ def test_a_folder_with_files_of_others_is_never_replaced(tmp_path):
     with pytest.raises(InputError):
         write_folder(out, "new", **OURS)
     assert (out / "README.md").read_text() == "old" and names(tmp_path) == ["out"]
+    for name, write in {".a.part": files.atomic_folder, "a.partial": files.resumed_folder}.items():
+        (tmp_path / name / "old").mkdir(parents=True)  # a folder of the user
+        with pytest.raises(InputError), write(tmp_path / "a"):
+            pytest.fail("the folder is not refused")
+    assert names(tmp_path) == [".a.part", "a.partial", "out"]
 
 
 KILLED = """
-import os, shutil, sys
+import itertools, os, sys
+from pathlib import Path
 from bert_keras.files import atomic_folder
-changes = iter(range(int(sys.argv[2])))
-def until_killed(change):
-    def call(*args, **options):
-        next(changes, None) is not None or os._exit(9)
-        return change(*args, **options)
-    return call
-with atomic_folder(sys.argv[1], replaces=["file"]) as folder:
-    (folder / "file").write_text("new")
-    os.replace, shutil.rmtree = map(until_killed, (os.replace, shutil.rmtree))
+
+def write(text):
+    with atomic_folder(out, replaces=["file"]) as folder:
+        (folder / "file").write_text(text)
+
+def written():
+    return (out / "file").read_text() if out.exists() else ""
+
+def kill(event, arguments):  # before the change of a file
+    if event in ("os.mkdir", "os.rename", "os.remove", "os.rmdir") and next(changes, None) is None:
+        os._exit(9)
+
+for number in itertools.count():
+    out, changes = Path(sys.argv[1], str(number), "out"), iter(range(number))
+    write("old")
+    if not os.fork():
+        sys.addaudithook(kill)
+        write("new")
+        os._exit(0)
+    is_killed, found = os.wait()[1] != 0, written()
+    try:
+        with atomic_folder(out, replaces=["file"]):
+            then = written()
+            raise KeyboardInterrupt
+    except KeyboardInterrupt:
+        assert found in ("", then) and written() == then in ("old", "new"), (number, found, then)
+        assert os.listdir(out.parent) == ["out"]
+    if not is_killed:
+        break
+assert number > 6 and found == "new"
 """
 
 
-@pytest.mark.parametrize(
-    ("num_changes", "found", "then"),
-    [(0, "old", "old"), (1, None, "old"), (2, "new", "new"), (3, "new", "new")],
-)
-def test_a_replaced_folder_is_never_lost(tmp_path, num_changes, found, then):
-    """The process is killed before or after one of the two renames, or while it tidies up."""
-    out = tmp_path / "out"
-    write_folder(out, "old")
-    killed = subprocess.run([sys.executable, "-c", KILLED, str(out), str(num_changes)], check=False)
-    assert killed.returncode == 9
-    assert ((out / "file").read_text() if out.exists() else None) == found
-    with pytest.raises(RuntimeError), files.atomic_folder(out, **OURS):
-        assert (out / "file").read_text() == then  # the next call moves it back
-        raise RuntimeError
-    assert (out / "file").read_text() == then and names(tmp_path) == ["out"]
+def test_a_replaced_folder_is_never_lost(tmp_path):
+    """A process is killed before each change of a file; what it left is complete."""
+    subprocess.run([sys.executable, "-c", KILLED, str(tmp_path)], check=True)
 
 
 def test_a_resumed_folder_is_continued_until_it_is_complete(tmp_path):
@@ -160,9 +175,12 @@ def test_a_resumed_folder_is_continued_until_it_is_complete(tmp_path):
     assert names(tmp_path) == ["a.partial"]
     with pytest.raises(InputError), files.resumed_folder(tmp_path / "a"):
         raise InputError("wrong")
+    with pytest.raises(InputError), files.resumed_folder(tmp_path / "a") as (work, result):
+        (work / "done").touch()
+        (tmp_path / "a").touch()  # another process has written it
+    (tmp_path / "a").unlink()
     with files.resumed_folder(tmp_path / "a") as (work, result):
         work.rename(result)
-        (result / "done").touch()
     assert names(tmp_path) == ["a"] and names(tmp_path / "a") == ["done"]
 
 

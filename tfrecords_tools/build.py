@@ -24,6 +24,7 @@ from tqdm import tqdm
 
 from bert_keras.errors import InputError
 from bert_keras.files import (
+    StoppedError,
     StrPath,
     file_sha256,
     is_remote,
@@ -80,9 +81,9 @@ def build(
     if is_remote(output):
         raise InputError(f"{output} is not on this machine; write a local folder, or add --beam")
     corpus, settings = list(corpus), settings.for_vocabulary(vocabulary)
-    for corpus_folder in filter(os.path.isdir, corpus):
-        if Path(corpus_folder).resolve() in Path(output).resolve().parents:
-            raise InputError(f"{output} is in {corpus_folder}, a corpus folder; choose another")
+    corpus_paths = {*map(Path.resolve, map(Path, corpus))}
+    if folders := corpus_paths & {*Path(output).resolve().parents}:
+        raise InputError(f"{output} is in {folders.pop()}, a corpus folder; choose another")
     # Our own .partial folder is skipped, because a glob such as `*` may match it.
     partial = Path(f"{os.path.abspath(output)}.partial").resolve()
     paths = [path for path in corpus_files(corpus) if partial not in Path(path).resolve().parents]
@@ -96,6 +97,8 @@ def build(
             shutil.rmtree(work, ignore_errors=True)  # left by a run whose arguments are unknown
         work.mkdir(exist_ok=True)
         write_json(plan, head)
+        for path in result_folder.glob("*.tfrecord"):  # complete shards of an interrupted run
+            os.replace(path, work / path.name)
         if isinstance(settings, GoogleSettings):
             store_folder = work / "store"
             if finished_result(store_folder) is None:
@@ -241,9 +244,14 @@ class Workers:
         scale = {"total": total, "initial": done, "unit_scale": True, "disable": not total}
         with tqdm(desc=stage, unit=f" {unit}", **scale) as bar:
             new_results = self.map(_run_job, [jobs[index] for index in missing])
-            for index, result in zip(missing, new_results, strict=True):
-                results[index] = result
-                bar.update(jobs[index].size)
+            try:
+                for index, result in zip(missing, new_results, strict=True):
+                    results[index] = result
+                    bar.update(jobs[index].size)
+            except InputError as error:
+                if all(result is None for result in results):
+                    raise
+                raise StoppedError(str(error)) from error
         return cast(list[dict[str, Any]], results)
 
 
@@ -270,7 +278,8 @@ def _run_job(job: Any) -> dict[str, Any]:
 
 def _make_receipt(output: Path, result: dict[str, Any]) -> dict[str, Any]:
     paths = output.iterdir() if output.is_dir() else [output]
-    return {"result": result, "files": {path.name: file_sha256(path) for path in sorted(paths)}}
+    files = {path.name: file_sha256(path) for path in sorted(paths)}
+    return {"result": result, "files": files, "copy": result}  # a damaged result differs from it
 
 
 def _start_worker(receiver: Connection) -> None:

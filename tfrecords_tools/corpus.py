@@ -5,7 +5,6 @@ import glob
 import hashlib
 import os
 import re
-import stat
 from collections.abc import Iterable, Iterator, Sequence
 from typing import Any, NoReturn
 
@@ -33,12 +32,16 @@ def corpus_files(corpus: Sequence[StrPath]) -> list[str]:
         if not matches:
             raise InputError(f"{name} does not exist or has no files; expected files of text")
         paths += matches
-    path_of_file: dict[str, str] = {}
+    found: dict[str, str] = {}
     for path in paths:
-        file = path if is_remote(path) or path.startswith(TFDS) else os.path.realpath(path)
-        if (same := path_of_file.setdefault(file, path)) is not path:
-            raise InputError(f"{path} is twice in the corpus, also as {same}; name each file once")
+        _check_new(path, found)
     return paths
+
+
+def _check_new(path: str, found: dict[str, str]) -> None:
+    """Adds a path to `found`; raises InputError if another path of its file or folder is there."""
+    if (same := found.setdefault(os.path.realpath(path), path)) is not path:
+        raise InputError(f"{path} is twice in the corpus, also as {same}; name each file once")
 
 
 def _local_matches(pattern: str) -> Iterator[list[str]]:
@@ -47,17 +50,18 @@ def _local_matches(pattern: str) -> Iterator[list[str]]:
     def stop(error: OSError) -> NoReturn:  # os.walk ignores folders that cannot be read
         raise error
 
-    matches = [pattern] if os.path.exists(pattern) else sorted(glob.glob(pattern, recursive=True))
-    for match in matches:
-        paths = [match]
+    matches: dict[str, str] = {}
+    for match in [pattern] if os.path.exists(pattern) else glob.iglob(pattern, recursive=True):
+        _check_new(match, matches)  # links that form a circle have no end
+    for match in sorted(matches.values()):
+        paths, found = [match], {}
         if os.path.isdir(match):
             paths = []
             for folder, folders, names in os.walk(match, onerror=stop, followlinks=True):
+                _check_new(folder, found)
                 folders[:] = [name for name in folders if not name.startswith(_SKIPPED)]
                 names = [name for name in names if not name.startswith(_SKIPPED)]
                 paths += [os.path.join(folder, name) for name in names]
-        elif not stat.S_ISREG(os.stat(match).st_mode):
-            raise InputError(f"{match} is a pipe or a device, which cannot be read twice; copy it")
         yield paths
 
 
@@ -94,7 +98,7 @@ def divide_into_units(
     parts: list[FilePart] = []
     options: Any = {"unit_bytes": unit_bytes, "text_field": text_field}
     for path in corpus_files(corpus):
-        with _named_errors(path):
+        with named_errors(path):
             if path.startswith(TFDS):
                 parts += readers.example_parts(path, **options)
                 continue
@@ -117,7 +121,7 @@ def build_units(paths: Sequence[str], *, text_field: str) -> list[Unit]:
 
 
 @contextlib.contextmanager
-def _named_errors(path: str) -> Iterator[None]:
+def named_errors(path: str) -> Iterator[None]:
     """Names the file in errors of gzip, bz2, lzma, zstd, pyarrow or TFDS."""
     try:
         yield
@@ -132,7 +136,7 @@ def lines_of(unit: Unit) -> Iterator[str]:
     """Yields the stripped lines of a unit, with one "" after each document and file."""
     for part in unit:
         is_in_document = False
-        with _named_errors(part.path):
+        with named_errors(part.path):
             for line in readers.READERS[part.format](part):
                 if line or is_in_document:
                     yield line

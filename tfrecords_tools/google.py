@@ -20,12 +20,12 @@ from tqdm import tqdm
 
 from bert_keras.data.record_file import write_record_file
 from bert_keras.errors import InputError
-from bert_keras.files import utf8_error
 from bert_keras.text.packing import pack_texts
 from bert_keras.text.tokenizer import WordPieceTokenizer
 from bert_keras.text.vocab import Vocabulary
+from tfrecords_tools import readers
+from tfrecords_tools.corpus import named_errors
 from tfrecords_tools.instances import TRAIN, check_shards, shard_file
-from tfrecords_tools.readers import TFDS, file_format, group_items, open_text
 from tfrecords_tools.settings import NUM_SPECIALS, GoogleSettings, split_summary
 from tfrecords_tools.store import TokenStore, TokenWriter, check_has_text, token_dtype
 
@@ -37,7 +37,7 @@ def tokenize(files: Sequence[str], output: Path, *, tokenizer: WordPieceTokenize
     """Writes the token store of all files, without carriage returns, as TensorFlow's GFile."""
     # Only a blank line ends a document; the end of a file does not.
     lines = chain.from_iterable(map(_lines, files))
-    batches = group_items(lines, size_of=lambda text: len(text) + 1, most=BATCH_CHARACTERS)
+    batches = readers.group_items(lines, size_of=lambda text: len(text) + 1, most=BATCH_CHARACTERS)
     with TokenWriter(output, dtype=token_dtype(len(tokenizer.vocabulary))) as writer:
         for texts in tqdm(batches, desc="tokenize", unit=" batch"):
             # A blank line counts as an empty sentence that starts a document.
@@ -46,18 +46,18 @@ def tokenize(files: Sequence[str], output: Path, *, tokenizer: WordPieceTokenize
 
 
 def _lines(path: str) -> Iterator[str]:
-    name = "tfds" if path.startswith(TFDS) else file_format(path)
-    if name != "text":
-        raise InputError(f"{path} is {name}; GoogleSettings (--compat google) need plain text")
-    with open_text(path) as file:
-        for line_number, line in enumerate(file, start=1):
-            line = line.replace(b"\r", b"")
-            if not line:
-                return  # carriage returns at the end of a file are not a line
-            try:
-                yield line.decode("utf-8").strip()
-            except UnicodeDecodeError as error:
-                raise utf8_error(path, line_number, error) from error
+    with named_errors(path):
+        name = "tfds" if path.startswith(readers.TFDS) else readers.file_format(path)
+        if name != "text":
+            raise InputError(f"{path} is {name}; GoogleSettings (--compat google) need plain text")
+        part, position = readers.FilePart(path, name, 0, 0, 0), 0
+        with readers.open_text(path) as file:
+            while line := file.readline(readers.MAX_LINE + 1):
+                text = line.replace(b"\r", b"")
+                if not text:
+                    return  # carriage returns at the end of a file are not a line
+                yield readers.decode_text(text, part, position).strip()
+                position += len(line)
 
 
 # For A and B the first token in the store and the number of tokens, and whether B is random.

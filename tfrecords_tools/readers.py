@@ -5,22 +5,27 @@ prepared TensorFlow dataset (TFDS) is named by `tfds:NAME[/CONFIG][:VERSION][?sp
 `tfds:wikipedia/20230601.en`, or by `tfds:FOLDER`. Splits are such as `train[:10%]`.
 """
 
+import bz2
 import contextlib
 import html
 import io
 import json
+import lzma
 import math
 import os
 import re
 import unicodedata
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
+from functools import partial
 from typing import Any, BinaryIO, TypeVar
+from zipfile import ZipFile
 
 from bert_keras.errors import InputError, check_name, quoted, require
-from bert_keras.files import is_remote, open_file
+from bert_keras.files import is_remote, open_file, utf8_error
 
 BLOCK = 1 << 18  # bytes read at once
+MAX_LINE = 1 << 26  # bytes; a small compressed file can have a line that fills the memory
 TFDS = "tfds:"  # prefix of the name of a dataset
 _MAX_PARTS_PER_SHARD = 8  # a part reads and skips the preceding examples of its shard
 _EXAMPLES = 64  # decoded at once
@@ -57,8 +62,44 @@ def open_text(path: str) -> Iterator[BinaryIO]:
 
     with open_file(path) as file:
         compression = compression_of(path)
-        raw: Any = compr[compression](file, mode="rb") if compression else file
-        yield io.BufferedReader(raw, BLOCK)
+        if compression and not file.read(1):
+            raise EOFError("the file is empty")
+        file.seek(0)
+        if compression == "zip" and len(ZipFile(file).namelist()) > 1:
+            raise ValueError("it has several files, which must be unpacked")
+        reader = _DECOMPRESSORS.get(compression, compr[compression])
+        yield io.BufferedReader(reader(file, mode="rb"), BLOCK)
+
+
+class _Streams(io.RawIOBase):
+    """Decompresses every stream of a file; Python's readers end at a damaged later stream."""
+
+    def __init__(self, decompressor: Callable[[], Any], file: BinaryIO, mode: str):
+        self._file, self._decompressor, self._stream = file, decompressor, decompressor()
+
+    def readable(self) -> bool:
+        return True
+
+    def readinto(self, buffer: Any) -> int:
+        content = b""
+        while not content:
+            data = b""
+            if self._stream.eof:
+                data = self._stream.unused_data.lstrip(b"\0")  # zero bytes pad a stream
+                while not data:
+                    if not (data := self._file.read(BLOCK)):
+                        return 0
+                    data = data.lstrip(b"\0")
+                self._stream = self._decompressor()
+            elif self._stream.needs_input and not (data := self._file.read(BLOCK)):
+                raise EOFError("the last stream has no end")
+            content = self._stream.decompress(data, len(buffer))
+        buffer[: len(content)] = content
+        return len(content)
+
+
+_DECOMPRESSORS: dict[str | None, Any] = {"bz2": partial(_Streams, bz2.BZ2Decompressor)}
+_DECOMPRESSORS |= dict.fromkeys(("lzma", "xz"), partial(_Streams, lzma.LZMADecompressor))
 
 
 @dataclass(frozen=True)
@@ -98,13 +139,12 @@ def group_items(
 
 def decode_text(raw: bytes, part: FilePart, place: int) -> str:
     """Decodes a line, row or example; `place` is a line's first byte, or counts rows from 1."""
+    if len(raw) > MAX_LINE:
+        raise InputError(f"{_location(part, place)} is longer than {MAX_LINE:,} bytes; divide it")
     try:
         return raw.decode()
     except UnicodeDecodeError as error:
-        raise InputError(
-            f"{_location(part, place)} is not UTF-8 (byte {raw[error.start]:#04x} at column "
-            f"{error.start + 1}); convert the file to UTF-8, or drop such bytes with iconv -c"
-        ) from error
+        raise utf8_error(_location(part, place), error) from error
 
 
 def lines_of_record(raw: bytes, part: FilePart, place: int) -> Iterator[str]:
@@ -192,7 +232,7 @@ def _lines(part: FilePart) -> Iterator[tuple[int, bytes]]:
             position = _first_start(file, part.start, part.end, pattern) if part.start else 0
             end = part.end if position == part.end else _first_start(file, part.end, size, pattern)
             file.seek(position)
-        while position < end and (line := file.readline()):
+        while position < end and (line := file.readline(MAX_LINE + 1)):
             yield position, line if position else line.removeprefix(BYTE_ORDER_MARK)
             position += len(line)
 

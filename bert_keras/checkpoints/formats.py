@@ -14,7 +14,7 @@ from bert_keras.checkpoints.checkpoint import Checkpoint, TextCheckpoint, requir
 from bert_keras.checkpoints.hub import is_name, locate
 from bert_keras.config import BertConfig
 from bert_keras.errors import InputError, check_name
-from bert_keras.files import StrPath, atomic_folder, is_remote
+from bert_keras.files import StrPath, atomic_folder, existing_file, is_remote
 
 # The module of each format, imported on first use. It defines `recognises(path)`, which
 # `detect_format` calls in this order; `read(path, *, ignore)`, which returns a Checkpoint;
@@ -133,6 +133,9 @@ def write_checkpoint(
 
 def detect_format(path: Path) -> ModuleType:
     """Returns the module in `FORMATS` of a checkpoint; raises InputError if there is none."""
+    for pattern in ("*", "*/*", "*/*/*"):
+        for each in filter(Path.exists, path.glob(pattern)):
+            existing_file(each)  # raises InputError for a pipe
     if (format := _find_format(path)) is None:
         raise InputError(_explain_unknown(path))
     return format

@@ -22,7 +22,7 @@ from bert_keras.checkpoints.huggingface.tokenizer import sentence_settings
 from bert_keras.checkpoints.tensors import write_tensors
 from bert_keras.config import BertConfig, DenseModule, EmbeddingConfig, NormalizeModule
 from bert_keras.errors import InputError, check_name
-from bert_keras.files import json_object, write_json
+from bert_keras.files import inner_path, json_object, write_json
 
 MODULES, SETTINGS = "modules.json", "config_sentence_transformers.json"
 SENTENCES = "sentence_bert_config.json"
@@ -103,7 +103,8 @@ def _read_modules(path: Path) -> list[tuple[str, Path]]:
     modules = json.loads((path / MODULES).read_text(encoding="utf-8"))
     # A class of another library keeps its full name, which `read` does not support.
     names = [re.sub(rf"^{LIBRARY}\..*\.", "", each["type"]) for each in modules]
-    return [(name, path / each["path"]) for name, each in zip(names, modules, strict=True)]
+    folders = [inner_path(path, each["path"]) for each in modules]
+    return list(zip(names, folders, strict=True))
 
 
 def _read_embedding(path: Path, modules: list[tuple[str, Path]]) -> EmbeddingConfig:

@@ -71,7 +71,7 @@ class Scale:
             part_ends = {end for end in ends if start < end < recipe.end} | {recipe.end}
             for index, end in enumerate(sorted(part_ends)):
                 last_step = end if end < recipe.num_steps else 0
-                part = replace(recipe, last_step=last_step, seed=recipe.seed + index)
+                part = replace(recipe, last_step=last_step, seed=(recipe.seed + index) % 2**32)
                 parts.append(replace(phase, recipe=part))
             start = recipe.end
         return parts

@@ -143,9 +143,10 @@ def _save_best(run: TaskRun, output: Path, scores: dict) -> None:
     sections = {"Data": files, "Task": run.task.settings(), "Recipe": hyperparameters}
     save_model(
         run.model,
-        outcome.model_folder(output),
+        output / outcome.MODEL,
         metadata=run.metadata,
         vocabulary=run.checkpoint.vocabulary,
+        overwrite=True,  # a run that was killed may have written it
         sections=sections | {"Scores on dev": scores},
     )
     values = {"task": run.task.name, **hyperparameters}

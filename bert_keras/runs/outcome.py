@@ -2,12 +2,12 @@
 
 import contextlib
 import json
-import shutil
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from bert_keras.checkpoints import native
 from bert_keras.errors import InputError, listed, print_field
 from bert_keras.files import (
     StrPath,
@@ -70,6 +70,8 @@ def check_run(output: StrPath, known: Mapping[str, Any] | None = None) -> None:
     names = _names(output) if output.exists() else set()
     if names and RECIPE not in names:
         refuse_existing(output)
+    if names and read_scores(output) is None:  # the end of the run writes the model
+        refuse_existing(output / MODEL, replaces=native.FILES)
     if known and names - {RECIPE}:
         _check_same(output, known)
 
@@ -121,9 +123,3 @@ def finished_scores(output: Path) -> dict | None:
     if (scores := read_scores(output)) is not None:
         print_field("complete", f"{output}; nothing was trained; delete it to train again")
     return scores
-
-
-def model_folder(output: Path) -> Path:
-    """Returns the path of the model after removing an incomplete model of a killed run."""
-    shutil.rmtree(output / MODEL, ignore_errors=True)
-    return output / MODEL

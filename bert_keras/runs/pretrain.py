@@ -116,7 +116,8 @@ def pretrain(
         if scores is None and first is not None:
             paths = {"records": records, "output": folder / "first", "pretrained": pretrained}
             model = pretrain(first, **paths, teacher=distillation).model
-            second = dataclasses.replace(recipe, seed=recipe.seed + 1)  # another order of rows
+            seed = (recipe.seed + 1) % 2**32  # another order of rows
+            second = dataclasses.replace(recipe, seed=seed)
             inputs = PretrainInputs(second, pretrained=model, **sources)
         if scores is None:
             hyperparameters = dataclasses.asdict(recipe) | teaching
@@ -162,9 +163,10 @@ def _train(
     sections = {"Data": {"records": inputs.records.name}, "Recipe": dataclasses.asdict(recipe)}
     save_model(
         model,
-        outcome.model_folder(output),
+        output / outcome.MODEL,
         metadata=inputs.metadata,
         vocabulary=inputs.vocabulary,
+        overwrite=True,  # a run that was killed may have written it
         state=training_state(trained) if recipe.last_step else None,
         sections=sections | {"Scores on held-out records": scores},
     )

@@ -2,7 +2,6 @@
 
 import dataclasses
 import math
-import os
 import statistics
 import sys
 from collections.abc import Callable, Sequence
@@ -85,10 +84,10 @@ def _write(output: Path, runs: list[dict], *, metric: str, num_planned: int) -> 
     ]
     outcome = {"metric": metric, "best_run": best["folder"], "best_learning_rate": best_rate}
     outcome |= {"learning_rates": rates, "runs": runs, "runs_planned": num_planned}
-    link = output / f".best.{os.getpid()}.part"
+    link = output / ".best.part"
     link.unlink(missing_ok=True)
     link.symlink_to(best["folder"])
-    os.replace(link, output / "best")
+    link.replace(output / "best")
     write_json(output / "study.json", outcome)
     score = shown(best["scores"][metric])
     lead = [f"Best run: {best['folder']}, {metric} {score}; its model is best/model."]

@@ -84,6 +84,7 @@ class TrainingCheckpoints(keras.callbacks.Callback):
                         raise unusable_error(path, "has other weights than the model of this run")
                     variable.assign(value)
                 self.lowest_loss = float(arrays["lowest_loss"])
+            self._delete_old()
             return self.step
         if steps:
             raise unusable_error(self.folder, "has no state that can be read")
@@ -100,8 +101,13 @@ class TrainingCheckpoints(keras.callbacks.Callback):
             return
         path = self.folder / f"step-{self.step}.npz"
         write_arrays(path, {**self.variables, "lowest_loss": self.lowest_loss})
-        for step in saved_steps(self.folder)[: -self.keep]:
-            (self.folder / f"step-{step}.npz").unlink()
+        self._delete_old()
+
+    def _delete_old(self) -> None:
+        """Deletes all but the newest states, and the partial state of a killed run."""
+        old = [self.folder / f"step-{step}.npz" for step in saved_steps(self.folder)[: -self.keep]]
+        for path in (*old, *self.folder.glob(".step-*.part")) if is_chief() else ():
+            path.unlink()
 
     @contextlib.contextmanager
     def saving_on_sigterm(self) -> Iterator[None]:

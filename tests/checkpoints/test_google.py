@@ -1,6 +1,7 @@
 """Google's checkpoints; the original code wrote the folders of fixtures/google."""
 
 import json
+import os
 import shutil
 from math import prod
 from pathlib import Path
@@ -104,6 +105,10 @@ def test_missing_and_damaged_files_are_refused(copy):
             path.write_bytes(contents[path])
     assert load_model(copy)  # an error leaves nothing behind
     tf.train.Checkpoint(step=tf.Variable(1)).write(str(copy / "bert_model.ckpt"))
+    with pytest.raises(InputError):
+        open_checkpoint(copy)
+    index.unlink()
+    os.mkfifo(index)
     with pytest.raises(InputError):
         open_checkpoint(copy)
 

@@ -29,6 +29,7 @@ FULL = EmbeddingConfig(
     similarity="dot",
 )
 DENSE = {"in_features": 8, "out_features": 4}
+OUTSIDE = {"type": "sentence_transformers.models.Transformer", "path": "../model"}
 
 
 def folder_of(tmp_path, *kinds, subfolder="", **pooling) -> Path:
@@ -130,6 +131,7 @@ def test_old_versions_read_the_pooling(tmp_path):
     [
         ("modules.json", [1]),
         ("modules.json", [{"type": "custom_st.Transformer", "path": ""}]),
+        ("modules.json", [OUTSIDE]),
         ("1_Pooling/config.json", {"pooling_mode": "median"}),
         ("1_Pooling/config.json", {"pooling_mode_new": True}),
         ("1_Pooling/config.json", {"include_prompt": False}),

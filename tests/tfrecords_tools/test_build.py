@@ -113,6 +113,23 @@ def stopped(corpus, vocabulary, tmp_path, monkeypatch, small_units, request):
     return going_on
 
 
+def test_finished_work_is_kept_after_an_error(corpus, vocabulary, tmp_path, monkeypatch):
+    output, written, write = tmp_path / "records", [], building.WriteShard.__call__
+
+    def write_meanwhile(job):
+        written.append(output.touch())  # by another process
+        return building.json_object(output) if len(written) == 2 else write(job)
+
+    monkeypatch.setattr(building.WriteShard, "__call__", write_meanwhile)
+    for num_jobs in (2, 3):
+        with pytest.raises(InputError):
+            built(corpus, vocabulary, output)
+        assert len(written) == num_jobs
+        output.unlink()
+    built(corpus, vocabulary, output)
+    assert len(written) == 3 and not (tmp_path / "records.partial").exists()
+
+
 def test_other_settings_files_texts_or_vocabularies_are_refused(
     stopped, corpus, vocabulary, tmp_path
 ):

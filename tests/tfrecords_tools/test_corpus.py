@@ -6,13 +6,16 @@ import json
 import lzma
 import os
 import random
+import zipfile
 
 import fsspec
 import pytest
 from backports import zstd
 
 from bert_keras.errors import InputError
-from tfrecords_tools import readers
+from bert_keras.text.tokenizer import WordPieceTokenizer
+from bert_keras.text.vocab import SPECIAL_TOKENS, Vocabulary
+from tfrecords_tools import google, readers
 from tfrecords_tools.corpus import (
     corpus_files,
     divide_into_units,
@@ -77,10 +80,17 @@ def test_folders_and_globs_are_sorted_here_and_remotely(remote, tmp_path, patter
 def test_paths_without_files_and_files_that_occur_twice_are_refused(remote, tmp_path):
     (tmp_path / "bare").mkdir()
     (tmp_path / "link").symlink_to(tmp_path / "b.txt")
-    os.mkfifo(tmp_path / "pipe")
-    twice = ["sub/d.txt", "sub"], ["link", "b.txt"]
+    (tmp_path / "circle").mkdir()
+    for name in ("one", "two"):
+        (tmp_path / "circle" / name).symlink_to(tmp_path / "circle")
+    (tmp_path / "circle" / "text").touch()
+    (tmp_path / "pipes").mkdir()
+    os.mkfifo(tmp_path / "pipes" / "pipe")
+    with pytest.raises(InputError):
+        read(tmp_path / "pipes")
+    twice = ["sub/d.txt", "sub"], ["link", "b.txt"], ["circle"], ["circle/**"]
     here = [[tmp_path / n for n in names] for names in (["none.txt"], ["*.md"], ["bare"], *twice)]
-    for paths in (*here, [tmp_path / "pipe"], [f"{remote}/none"]):
+    for paths in (*here, [f"{remote}/none"]):
         with pytest.raises(InputError):
             corpus_files(paths)
 
@@ -158,24 +168,56 @@ def test_formats_are_recognized_by_the_first_bytes_and_the_name(file, content, n
     assert file_format(file(content, name)) == kind
 
 
+CHECKED = {zstd.CompressionParameter.checksum_flag: 1}  # as the program zstd writes them
 COMPRESSED = {
-    "gz": lambda content: gzip.compress(content[:40]) + gzip.compress(content[40:]),
+    "gz": gzip.compress,
     "bz2": bz2.compress,
     "xz": lzma.compress,
-    "zst": lambda content: zstd.compress(content[:40]) + zstd.compress(content[40:]),
+    "zst": lambda content: zstd.compress(content, options=CHECKED),
 }
 
 
 @pytest.mark.parametrize("kind", COMPRESSED)
-def test_compressed_files_give_the_same_lines_unless_they_are_truncated(file, kind):
+def test_a_damaged_stream_is_refused_or_changes_nothing(file, kind):
+    streams = [COMPRESSED[kind](text) for text in (b"first\n", b"second\n")]
+    packed, end, padding = b"".join(streams), len(streams[0]), b"" if kind == "zst" else bytes(8)
+
+    def lines(content):
+        try:
+            return read(file(content, f"packed.{kind}"))
+        except InputError:
+            return None
+
+    whole = ["first", "second", ""]
+    assert lines(packed) == lines(padding.join([*streams, b""])) == whole
+    for place in range(len(packed)):
+        flipped = packed[:place] + bytes([packed[place] ^ 1 << place % 8]) + packed[place + 1 :]
+        assert lines(flipped) in (None, whole)
+        assert lines(packed[:place]) == (["first", ""] if place == end else None)
+    assert lines(packed + b"garbage") is None
+
+
+@pytest.mark.parametrize("kind", COMPRESSED)
+def test_compressed_files_give_the_same_lines(file, kind):
     for make in (text_of, articles_of, json_of):
         content = make(random.Random(5)).encode()
-        packed = file(COMPRESSED[kind](content), f"packed.{kind}")
+        packed = COMPRESSED[kind](content[:40]) + COMPRESSED[kind](content[40:])
+        packed = file(packed, f"packed.{kind}")
         assert read(packed, unit_bytes=3) == read(file(content)) != []
-    content = random.Random(0).randbytes(300_000).hex().encode()
-    packed = file(COMPRESSED[kind](content)[:100_000], f"cut.{kind}")
-    with pytest.raises(InputError):
-        read(packed)
+
+
+def test_archives_of_several_files_and_very_long_lines_are_refused(file, tmp_path, monkeypatch):
+    monkeypatch.setattr(readers, "MAX_LINE", 100)
+    assert read(file(100 * "a")) == [100 * "a", ""]
+    with zipfile.ZipFile(tmp_path / "a.zip", "w") as archive:
+        for name in ("one.txt", "two.txt"):
+            archive.writestr(name, "a")
+    tokenizer = WordPieceTokenizer(Vocabulary(SPECIAL_TOKENS))
+    for path in (tmp_path / "a.zip", file(gzip.compress(b"a\n" + 101 * b"b"), "long.gz")):
+        with pytest.raises(InputError):
+            read(path)
+        with pytest.raises(InputError):
+            google.tokenize([str(path)], tmp_path / "store", tokenizer=tokenizer)
 
 
 WIKIEXTRACTOR = """<doc id="1" url="u?curid=1" title="Salt &amp; Pepper">

@@ -28,7 +28,7 @@ from bert_keras.config import BertConfig, ModelMetadata
 from bert_keras.errors import InputError
 from bert_keras.families import family_of
 from bert_keras.families.family import Family
-from bert_keras.files import json_object
+from bert_keras.files import inner_path, json_object
 from bert_keras.kinds.known import KINDS
 
 SAFETENSORS, TORCH, INDEX = "model.safetensors", "pytorch_model.bin", ".index.json"
@@ -181,10 +181,9 @@ def stored_weights(folder: Path) -> dict[str, StoredTensor]:
     shards = [file]
     if file.endswith(INDEX):
         shards = sorted(set(json_object(folder / file)["weight_map"].values()))
-        if any(Path(shard).name != shard for shard in shards):
-            raise InputError(f"{folder / file} names files outside of its folder")
     read = _read_torch_tensors if file.startswith(TORCH) else stored_tensors
-    return {name: tensor for shard in shards for name, tensor in read(folder / shard).items()}
+    paths = [inner_path(folder, shard) for shard in shards]
+    return {name: tensor for path in paths for name, tensor in read(path).items()}
 
 
 def _read_torch_tensors(path: Path) -> dict[str, StoredTensor]:
