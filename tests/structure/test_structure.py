@@ -156,7 +156,7 @@ def test_imports_and_help_load_no_heavy_packages():
         "    try: cli.main(['--help'])\n"
         "    except SystemExit: pass\n"
         "heavy = {'tensorflow', 'keras', 'keras_hub', 'tensorflow_text', 'tensorflow_datasets',\n"
-        "         'tensorboard', 'pyarrow', 'jax', 'torch', 'transformers', 'matplotlib', 'h5py',\n"
+        "         'tensorboard', 'pyarrow', 'jax', 'torch', 'transformers', 'h5py',\n"
         "         'scipy', 'sklearn', 'starlette', 'httpx', 'apache_beam'} & set(sys.modules)\n"
         "assert not heavy, heavy\n"
     )
