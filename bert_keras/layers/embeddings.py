@@ -77,7 +77,6 @@ class BertEmbeddings(BertLayer):
         self.norm.build((None, None, size))
         if self.embedding_size:
             self.projection = self._dense("projection", size, self.hidden_size)
-        self.built = True
 
     def call(
         self,
@@ -148,7 +147,6 @@ class SharedEmbeddings(BertLayer):
         size = self.token_table.shape[-1]
         if size != self.hidden_size:
             self.projection = self._dense("projection", size, self.hidden_size)
-        self.built = True
 
     def call(
         self,

@@ -146,7 +146,6 @@ class BertEncoder(Pretrained):
                 layer.build((None, None, self.config.hidden_size))
         if self.pooler is not None:
             self.pooler.build((None, self.config.hidden_size))
-        self.built = True
 
     def states(self, inputs: dict, training: bool = False) -> EncoderStates:
         """Returns the hidden states and the attention probabilities of every layer.
@@ -218,7 +217,9 @@ class BertEncoder(Pretrained):
             bias = bias + attention.causal_bias(length, dtype=dtype)
         rotation, local_rotation = self._rotations(inputs, length)
         pattern = attention.FullPattern(bias, rotation, tokens)
-        has_blocks = not has_probabilities and attention.blocks_are_cheaper(length, window=window)
+        # Blocks compute 3 x Q scores a token instead of T, which may be unknown.
+        least = 3 * max(window // 2, attention.LEAST_BLOCK)
+        has_blocks = not has_probabilities and (not isinstance(length, int) or length > least)
         if window and not has_blocks:
             bias = bias + attention.window_bias(length, window=window, dtype=dtype)
             return {False: pattern, True: attention.FullPattern(bias, local_rotation, tokens)}
