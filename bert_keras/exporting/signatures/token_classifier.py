@@ -6,12 +6,8 @@ import keras
 import tensorflow as tf
 
 from bert_keras.exporting.servable import Exporter, ServableModel, tensor_specs, text_specs, traced
-from bert_keras.exporting.text_ops.text_to_inputs import (
-    TextRows,
-    TextToInputs,
-    UnitTokens,
-    in_batches,
-)
+from bert_keras.exporting.text_ops import text_to_inputs
+from bert_keras.exporting.text_ops.text_to_inputs import TextRows, TextToInputs, UnitTokens
 from bert_keras.exporting.text_ops.words import RaggedTensor, num_before, previous
 from bert_keras.kinds.words import bio_tag
 
@@ -58,7 +54,7 @@ def served_token_labels(
             names = ("label_ids", "probabilities")
             return {name: tf.reshape(outputs[name], [-1]) for name in names}
 
-        predictions = in_batches(inputs, most_probable)
+        predictions = text_to_inputs.in_batches(inputs, most_probable)
         length = tf.shape(inputs["input_ids"], tf.int64)[1]
         positions += rows * length + 1  # [CLS]
         return _entities(
