@@ -138,11 +138,8 @@ Show the training curves:
 
 
 def _write_language_reference(path: Path) -> Path:
-    """Writes CPython's `pydoc_data.topics`, without tables and code, as a corpus file.
-
-    Each topic is a document and each paragraph a line. A paragraph of several topics remains only
-    in the longest topic, so that held-out documents repeat no training text.
-    """
+    """Writes CPython's `pydoc_data.topics`, without tables and code: a document for each topic."""
+    # A paragraph of several topics remains only in the longest one: held-out documents are new.
     from pydoc_data.topics import topics
 
     texts, written = {}, set()

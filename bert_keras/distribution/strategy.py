@@ -125,17 +125,13 @@ def named_policy(name: str = "auto", *, hidden_size: int = 0) -> str:
     else:
         import tensorflow as tf
 
-        is_faster = processor_has_bfloat16() and hidden_size >= PROCESSOR_SIZE
+        flags = PROCESSORS.read_text().split() if PROCESSORS.exists() else []
+        has_bfloat16 = not {"avx512_bf16", "amx_bf16"}.isdisjoint(flags)
+        is_faster = has_bfloat16 and hidden_size >= PROCESSOR_SIZE
         if gpus := tf.config.list_physical_devices("GPU"):
             details = map(tf.config.experimental.get_device_details, gpus)
             is_faster = all(each.get("compute_capability", (0, 0)) >= (8, 0) for each in details)
     return "mixed_bfloat16" if is_faster else "float32"
-
-
-def processor_has_bfloat16() -> bool:
-    """Returns whether the processor has instructions for products in bfloat16."""
-    flags = PROCESSORS.read_text().split() if PROCESSORS.exists() else []
-    return not {"avx512_bf16", "amx_bf16"}.isdisjoint(flags)
 
 
 def add_in_one_order() -> None:

@@ -200,10 +200,7 @@ class BertEncoder(Pretrained):
     def _patterns(
         self, inputs: dict, *, has_probabilities: bool, training: bool
     ) -> dict[bool, attention.AttentionPattern]:
-        """Returns the patterns of blocks with global (key False) and local (True) attention.
-
-        With `has_probabilities`, the blocks return the probabilities of all pairs of tokens.
-        """
+        """Returns the patterns of blocks with global (key False) and local (True) attention."""
         config, dtype, window = self.config, self.compute_dtype, self.config.local_window
         mask, length = inputs["input_mask"], ops.shape(inputs["input_ids"])[1]
         tokens = None

@@ -7,7 +7,7 @@ from itertools import zip_longest
 from typing import TYPE_CHECKING, Any
 
 from bert_keras.checkpoints.checkpoint import Checkpoint, TextCheckpoint
-from bert_keras.checkpoints.formats import absolute_path, open_text_checkpoint
+from bert_keras.checkpoints.formats import open_text_checkpoint
 from bert_keras.config import ModelMetadata
 from bert_keras.downstream.task import fixed
 from bert_keras.errors import InputError, check_range, print_field
@@ -34,17 +34,10 @@ class Distillation:
         check_range(self, "a number above 0", "temperature")
         check_range(self, "0 or a number above it", "alpha_soft", "alpha_labels", "alpha_cosine")
 
-    @classmethod
-    def of_pretraining(cls, teacher: StrPath) -> "Distillation":
-        """Returns the settings of DistilBERT's pretraining (the README of its code)."""
-        path = absolute_path(teacher)
-        return cls(teacher=path, alpha_soft=5.0, alpha_labels=2.0, alpha_cosine=1.0)
 
-    @classmethod
-    def of_task(cls, teacher: StrPath) -> "Distillation":
-        """Returns the settings of DistilBERT's fine-tuning (run_squad_w_distillation.py)."""
-        path = absolute_path(teacher)
-        return cls(teacher=path, alpha_soft=0.5, alpha_labels=0.5, alpha_cosine=0.0)
+# DistilBERT's pretraining (README of its code) and fine-tuning (run_squad_w_distillation.py)
+OF_PRETRAINING = {"alpha_soft": 5.0, "alpha_labels": 2.0, "alpha_cosine": 1.0}
+OF_TASK = {"alpha_soft": 0.5, "alpha_labels": 0.5, "alpha_cosine": 0.0}
 
 
 @dataclass(frozen=True)

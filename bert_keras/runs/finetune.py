@@ -132,12 +132,6 @@ def _train(run: TaskRun, output: Path) -> dict:
         "train_rows": len(run.rows),
         "dev_rows": len(run.dev_examples),
     }
-    _save_best(run, output, scores)
-    return outcome.write_scores(output, scores)
-
-
-def _save_best(run: TaskRun, output: Path, scores: dict) -> None:
-    """Writes the model and the hyperparameters of the run."""
     files = {name: Path(run.files.get(name, "a tenth of train")).name for name in ("train", "dev")}
     hyperparameters = dataclasses.asdict(run.recipe)
     sections = {"Data": files, "Task": run.task.settings(), "Recipe": hyperparameters}
@@ -152,3 +146,4 @@ def _save_best(run: TaskRun, output: Path, scores: dict) -> None:
     if run.distillation is not None:
         values["distillation"] = dataclasses.asdict(run.distillation)
     write_hyperparameters(output / "logs", values)
+    return outcome.write_scores(output, scores)

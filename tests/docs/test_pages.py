@@ -11,7 +11,7 @@ import pytest
 
 import bert_keras
 from bert_keras.downstream.catalog import named_task
-from bert_keras.runs.distillation import Distillation
+from bert_keras.runs.distillation import OF_TASK, Distillation
 from bert_keras.runs.recipes import PRETRAIN
 from bert_keras.runs.settings import task_recipes, with_changes
 
@@ -22,6 +22,7 @@ PARSERS = {
     "bert-keras": import_module("bert_keras.cli.program").command_parser,
     "bert-tfrecords": import_module("tfrecords_tools.cli").command_parser,
 }
+DISTILLATION = Distillation(teacher="", **OF_TASK)
 every_page = pytest.mark.parametrize("page", PAGES, ids=lambda page: str(page.relative_to(ROOT)))
 
 
@@ -62,14 +63,13 @@ def test_each_task_of_the_picture_leads_to_its_section():
 def check_changes(command: str, options: Namespace) -> None:
     """Applies the --set of a training command to the recipe and the task that it names."""
     if command == "pretrain":
-        settings = [PRETRAIN[options.recipe], Distillation.of_pretraining("")]
-        with_changes(*settings, changes=options.changes)
+        with_changes(PRETRAIN[options.recipe], DISTILLATION, changes=options.changes)
     if command == "finetune":
         recipe, task = (
             task_recipes(options.task)[options.recipe or "paper"],
             named_task(options.task),
         )
-        with_changes(recipe, task, Distillation.of_task(""), changes=options.changes)
+        with_changes(recipe, task, DISTILLATION, changes=options.changes)
 
 
 @every_page

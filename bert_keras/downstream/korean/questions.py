@@ -21,28 +21,6 @@ _QUOTES_AS_SPACES = str.maketrans(dict.fromkeys("'\"《》<>〈〉()‘’", " "
 _KLUE_QUOTES = re.compile(r"['\"《》<>〈〉]\(\)‘’")
 
 
-def korquad_scores(questions: Sequence[Question], predictions: Predictions) -> Scores:
-    """Returns `exact_match`, and `f1` of characters, as KorQuAD's evaluate-v1.0.py."""
-
-    def normalize(text: str) -> str:
-        words = text.translate(_QUOTES_AS_SPACES).lower().translate(_WITHOUT_PUNCTUATION)
-        return " ".join(words.split())
-
-    options = {"normalize": normalize, "units": lambda text: text.replace(" ", "")}
-    return squad1_scores(questions, predictions, **options)
-
-
-def klue_mrc_scores(questions: Sequence[Question], predictions: Predictions) -> Scores:
-    """Returns `rouge_w` and `exact_match` as KLUE-baseline (metrics/utils.py); "" is no answer."""
-    rouge = exact = 0.0
-    for question, prediction in zip(questions, predictions, strict=True):
-        predicted = normalize_klue_answer(prediction.text)
-        golds = [normalize_klue_answer(answer.text) for answer in question.answers] or [""]
-        rouge += max(rouge_w(predicted, gold) for gold in golds)
-        exact += predicted in golds
-    return {"rouge_w": rouge / len(questions), "exact_match": exact / len(questions)}
-
-
 def normalize_klue_answer(text: str) -> str:
     """Returns a text in lower case without ASCII punctuation and extra white space."""
     text = _KLUE_QUOTES.sub(" ", text.lower()).translate(_WITHOUT_PUNCTUATION)
@@ -70,7 +48,14 @@ class KorquadTask(SquadTask):
     }
 
     def score(self, examples: Sequence[Question], predictions: Predictions) -> Scores:
-        return korquad_scores(examples, predictions)
+        """Returns `exact_match`, and `f1` of characters, as KorQuAD's evaluate-v1.0.py."""
+
+        def normalize(text: str) -> str:
+            words = text.translate(_QUOTES_AS_SPACES).lower().translate(_WITHOUT_PUNCTUATION)
+            return " ".join(words.split())
+
+        options = {"normalize": normalize, "units": lambda text: text.replace(" ", "")}
+        return squad1_scores(examples, predictions, **options)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -93,7 +78,14 @@ class KlueMrcTask(SquadTask):
         return self
 
     def score(self, examples: Sequence[Question], predictions: Predictions) -> Scores:
-        return klue_mrc_scores(examples, predictions)
+        """Returns `rouge_w` and `exact_match` as KLUE-baseline (metrics/utils.py); "" is none."""
+        rouge = exact = 0.0
+        for question, prediction in zip(examples, predictions, strict=True):
+            predicted = normalize_klue_answer(prediction.text)
+            golds = [normalize_klue_answer(answer.text) for answer in question.answers] or [""]
+            rouge += max(rouge_w(predicted, gold) for gold in golds)
+            exact += predicted in golds
+        return {"rouge_w": rouge / len(examples), "exact_match": exact / len(examples)}
 
 
 QUESTION_TASKS = (KorquadTask(name="korquad"), KlueMrcTask(name="klue-mrc"))

@@ -94,11 +94,7 @@ def word_rows(tokens: UnitTokens, *, limit: int) -> tuple[TextRows, tf.Tensor, t
 def _entities(
     label_ids: tf.Tensor, probabilities: tf.Tensor, *, tokens: UnitTokens, labels: Sequence[str]
 ) -> dict[str, tf.Tensor]:
-    """Returns the outputs of `serving_default`: the entities of B texts, at most E for each text.
-
-    They follow from the labels of the words, int32 [W], as in `kinds.words.find_entities`. Their
-    score is the mean probability of the words.
-    """
+    """Returns the outputs of `serving_default` from the labels and probabilities of words [W]."""
     prefixes, _, kinds = zip(*(bio_tag(label).partition("-") for label in labels), strict=True)
     names = ["", *dict.fromkeys(kind for kind in kinds if kind)]
     kind = tf.gather([names.index(each) for each in kinds], label_ids)
