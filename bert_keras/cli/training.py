@@ -126,7 +126,6 @@ def demo(options: argparse.Namespace) -> None:
     "data, model and output",
     required("--records", "DIR", "folder that bert-tfrecords build wrote"),
     option("--from", "CHECKPOINT", FROM, dest="pretrained"),
-    option("--blimp", "DIR", "folder of BLiMP, to score the trained model"),
     option("-o --output", "DIR", "folder of the run (required without --dry-run)"),
     flag("--dry-run", "train ten steps, print the cost of the run and write nothing"),
     HEADING,
@@ -145,8 +144,6 @@ def pretrain(options: argparse.Namespace) -> None:
     recipe, teacher = pretrain_settings(options.recipe, teacher=options.teacher, changes=changes)
     check_exists(options.records, expected="a folder of bert-tfrecords build")
     records_vocabulary(options.records)
-    if options.blimp:
-        check_exists(options.blimp, expected="a folder of .jsonl files")
     if not options.dry_run and "TF_CONFIG" not in os.environ:  # only the first worker writes
         settings = {**dataclasses.asdict(recipe), "records": os.path.realpath(options.records)}
         check_run(options.output, settings)
@@ -160,7 +157,7 @@ def pretrain(options: argparse.Namespace) -> None:
         if options.dry_run:
             print(forecast(recipe, **arguments))
             return
-        result = pretrain(recipe, output=options.output, blimp=options.blimp, **arguments)
+        result = pretrain(recipe, output=options.output, **arguments)
     _print_scores(result.scores, options.output)
 
 
