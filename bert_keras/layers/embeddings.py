@@ -85,10 +85,10 @@ class BertEmbeddings(BertLayer):
         position_ids: Tensor = None,
         training: bool = False,
     ):
-        sum_BTE = self._sum_tables(input_ids, segment_ids, position_ids, training=training)
+        sum_BTE = self.sum_tables(input_ids, segment_ids, position_ids, training=training)
         return self.projection(sum_BTE) if self.embedding_size else sum_BTE
 
-    def _sum_tables(
+    def sum_tables(
         self, input_ids: Tensor, segment_ids: Tensor, position_ids: Tensor, *, training: bool
     ):
         """Returns the output before the projection, [B, T, E]; see `call`."""
@@ -155,7 +155,7 @@ class SharedEmbeddings(BertLayer):
         position_ids: Tensor = None,
         training: bool = False,
     ):
-        sum_BTE = self.source._sum_tables(input_ids, segment_ids, position_ids, training=training)
+        sum_BTE = self.source.sum_tables(input_ids, segment_ids, position_ids, training=training)
         return sum_BTE if self.projection is None else self.projection(sum_BTE)
 
     @property

@@ -140,7 +140,7 @@ class SessionModel(ServedModel):
             fetch=[signature.outputs[name].name for name in sorted(signature.outputs)],
             run_options=config_pb2.RunOptions(timeout_in_ms=round(self._seconds * 1000)),
         )
-        return self._session._make_callable_from_options(options)
+        return self._session._make_callable_from_options(options)  # noqa: SLF001 - see above
 
     def predict(self, signature_name: str, tensors: Tensors) -> Tensors:
         """Runs a signature; if an op fails, the Refusal has the op's message."""
