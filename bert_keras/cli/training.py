@@ -18,15 +18,9 @@ from bert_keras.experiments.scales import SCALES
 from bert_keras.families import preset
 from bert_keras.files import StrPath, check_exists, check_folder
 from bert_keras.kinds.known import KINDS
+from bert_keras.runs import settings
 from bert_keras.runs.outcome import check_run
 from bert_keras.runs.recipes import FINETUNE, PRETRAIN, FinetuneRecipe
-from bert_keras.runs.settings import (
-    TaskData,
-    describe_settings,
-    finetune_settings,
-    pretrain_settings,
-    read_task_data,
-)
 from bert_keras.text.fast_tokenizer import records_vocabulary
 from tfrecords_tools.corpus import corpus_files
 
@@ -41,13 +35,15 @@ class SettingsHelp(argparse.Action):
         task, recipe, shown = getattr(namespace, "task", None), namespace.recipe, set()
         others = {"teacher": "teacher", "changes": ()}
         for name, use in ({recipe: ""} if recipe else DEFAULTS if task else {}).items():
-            settings = pretrain_settings(name, **others) if not task else ()
-            settings = settings or finetune_settings(str(task), name, pretrained="", **others)
-            for one in settings:
+            if task:
+                found = settings.finetune_settings(str(task), name, pretrained="", **others)
+            else:
+                found = settings.pretrain_settings(name, **others)
+            for one in found:
                 title = f"--set FIELD=VALUE of {type(one).__name__}"
                 if hasattr(one, "batch_size"):
                     title += f" in the recipe {name}{use}"
-                group, fields = parser.add_argument_group(title), describe_settings(one)
+                group, fields = parser.add_argument_group(title), settings.describe_settings(one)
                 for field, text in fields.items():
                     if field not in shown:  # small-models shows only its differences from paper
                         group.add_argument(field, metavar=field, help=text.replace("%", "%%"))
@@ -141,12 +137,14 @@ def pretrain(options: argparse.Namespace) -> None:
     """Pretrain on records with a recipe; the same command continues an interrupted run."""
     _require_output(options)
     changes = _changes(options, "num_steps")
-    recipe, teacher = pretrain_settings(options.recipe, teacher=options.teacher, changes=changes)
+    recipe, teacher = settings.pretrain_settings(
+        options.recipe, teacher=options.teacher, changes=changes
+    )
     check_exists(options.records, expected="a folder of bert-tfrecords build")
     records_vocabulary(options.records)
     if not options.dry_run and "TF_CONFIG" not in os.environ:  # only the first worker writes
-        settings = {**dataclasses.asdict(recipe), "records": os.path.realpath(options.records)}
-        check_run(options.output, settings)
+        known = {**dataclasses.asdict(recipe), "records": os.path.realpath(options.records)}
+        check_run(options.output, known)
     program.start_keras(options)
     from bert_keras.runs.pretrain import forecast, pretrain
 
@@ -201,15 +199,15 @@ def finetune(options: argparse.Namespace) -> None:
     if detect_format(locate(options.pretrained)) is keras_hub_preset:
         program.start_keras(options)  # before KerasHub computes the configuration
     arguments = {"changes": changes, **program.values(options, "pretrained", "teacher")}
-    task, recipe, teacher = finetune_settings(options.task, options.recipe, **arguments)
+    task, recipe, teacher = settings.finetune_settings(options.task, options.recipe, **arguments)
     if not any(map(is_tfds, data.values() if isinstance(data, dict) else [data])):
-        data = read_task_data(task, data)
+        data = settings.read_task_data(task, data)
     config = stored_config(options.pretrained)
     task.check_encoder(config)
     is_worker = "TF_CONFIG" in os.environ  # only the first worker writes
-    if isinstance(data, TaskData) and not is_study and not is_worker:
-        settings = data.run_settings(recipe, teacher, pretrained=options.pretrained)
-        check_run(options.output, settings)
+    if isinstance(data, settings.TaskData) and not is_study and not is_worker:
+        known = data.run_settings(recipe, teacher, pretrained=options.pretrained)
+        check_run(options.output, known)
     program.start_keras(options)
     from bert_keras.runs.finetune import finetune
 
