@@ -58,6 +58,7 @@ class BertEmbeddings(BertLayer):
         self.max_positions, self.position_offset = max_positions, position_offset
         self.has_positions, self.has_biases = has_positions, has_biases
         self.initializer_stddev = initializer_stddev
+        self.projection = None
         self.norm = self._norm("norm", epsilon=layer_norm_epsilon)
         self.dropout = Dropout(dropout_rate, dtype=self.dtype_policy, name="dropout")
 
@@ -86,7 +87,7 @@ class BertEmbeddings(BertLayer):
         training: bool = False,
     ):
         sum_BTE = self.sum_tables(input_ids, segment_ids, position_ids, training=training)
-        return self.projection(sum_BTE) if self.embedding_size else sum_BTE
+        return sum_BTE if self.projection is None else self.projection(sum_BTE)
 
     def sum_tables(
         self, input_ids: Tensor, segment_ids: Tensor, position_ids: Tensor, *, training: bool
@@ -148,15 +149,10 @@ class SharedEmbeddings(BertLayer):
         if size != self.hidden_size:
             self.projection = self._dense("projection", size, self.hidden_size)
 
-    def call(
-        self,
-        input_ids: Tensor,
-        segment_ids: Tensor,
-        position_ids: Tensor = None,
-        training: bool = False,
-    ):
-        sum_BTE = self.source.sum_tables(input_ids, segment_ids, position_ids, training=training)
-        return sum_BTE if self.projection is None else self.projection(sum_BTE)
+    call = BertEmbeddings.call
+
+    def sum_tables(self, *inputs: Tensor, training: bool):
+        return self.source.sum_tables(*inputs, training=training)
 
     @property
     def token_table(self):

@@ -8,7 +8,7 @@ import keras
 from keras import ops
 
 from bert_keras.config import BertConfig
-from bert_keras.kinds.encoder import Encoder
+from bert_keras.kinds.embedder import Encoder
 from bert_keras.layers import attention, primitives
 from bert_keras.layers.bilstm import BiLSTM
 from bert_keras.layers.block import EncoderBlock, call_recomputed
