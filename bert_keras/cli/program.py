@@ -79,9 +79,9 @@ def start_keras(
         with _silent_stderr():
             tensorflow = importlib.import_module("tensorflow")
         tensorflow.get_logger().setLevel("ERROR")
-        from bert_keras.distribution.strategy import add_in_one_order
-
-        add_in_one_order()
+        # Sums on CPUs in one order. On GPUs, TensorFlow would reject some operations, Keras XLA.
+        if not tensorflow.config.list_physical_devices("GPU"):
+            os.environ.setdefault("TF_DETERMINISTIC_OPS", "1")
 
 
 @contextlib.contextmanager

@@ -1,4 +1,4 @@
-"""Selects the devices and the precision of a run, and makes its sums deterministic."""
+"""Selects the devices and the precision of a run."""
 
 import contextlib
 import functools
@@ -132,12 +132,3 @@ def named_policy(name: str = "auto", *, hidden_size: int = 0) -> str:
             details = map(tf.config.experimental.get_device_details, gpus)
             is_faster = all(each.get("compute_capability", (0, 0)) >= (8, 0) for each in details)
     return "mixed_bfloat16" if is_faster else "float32"
-
-
-def add_in_one_order() -> None:
-    """Makes sums on CPUs deterministic; call it before TensorFlow computes anything."""
-    import tensorflow as tf
-
-    # On GPUs, TensorFlow would reject some operations, and Keras would reject XLA.
-    if not tf.config.list_physical_devices("GPU"):
-        os.environ.setdefault("TF_DETERMINISTIC_OPS", "1")
