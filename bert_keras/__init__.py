@@ -4,6 +4,7 @@ The modules of the public names are imported on first use, so `import bert_keras
 """
 
 import os
+import re
 from importlib import import_module
 from typing import TYPE_CHECKING
 
@@ -12,7 +13,7 @@ from bert_keras.errors import suggest_name
 os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "3")  # C++ code of TensorFlow logs fatal errors only
 os.environ.setdefault("TF_ENABLE_ONEDNN_OPTS", "1")  # otherwise off without AVX512-VNNI
 
-if TYPE_CHECKING:  # for type checkers and editors
+if TYPE_CHECKING:  # type checkers and editors read the names here, and so does `__getattr__`
     from bert_keras.config import BertConfig as BertConfig
     from bert_keras.config import DenseModule as DenseModule
     from bert_keras.config import EmbeddingConfig as EmbeddingConfig
@@ -95,47 +96,10 @@ if TYPE_CHECKING:  # for type checkers and editors
     ```
     """
 
-# Module -> public names
-_NAMES = {
-    "bert_keras.config": "BertConfig EmbeddingConfig DenseModule NormalizeModule",
-    "bert_keras.families": "preset",
-    "bert_keras.errors": "InputError",
-    "bert_keras.text.vocab": "Vocabulary",
-    "bert_keras.text.tokenizer": "WordPieceTokenizer",
-    "bert_keras.text.packing": "encode encode_masked",
-    "bert_keras.data.preprocessor": "Preprocessor",
-    "bert_keras.data.records": "pretraining_dataset",
-    "bert_keras.data.objectives": "masked_and_labelled DynamicMasking",
-    "bert_keras.data.masking": "Masker MaskingPolicy",
-    "bert_keras.models.encoder": "BertEncoder",
-    "bert_keras.models.distiller": "Distiller",
-    "bert_keras.models.pretrainer": "BertPretrainer BertMaskedLM",
-    "bert_keras.models.replaced_tokens": "BertDiscriminator BertReplacedTokenPretrainer",
-    "bert_keras.models.task_models": "BertClassifier BertTokenClassifier "
-    "BertQuestionAnswering BertMultipleChoice",
-    "bert_keras.models.feature_tagger": "BertFeatureTagger",
-    "bert_keras.models.sentence_encoder": "BertSentenceEncoder",
-    "bert_keras.models.loading": "load_model from_keras_hub",
-    "bert_keras.training.tensorboard": "read_curves",
-    "bert_keras.training.optimizer": "BertAdamW LinearWarmupDecay",
-    "bert_keras.training.losses": "pretraining_losses pretraining_metrics",
-    "bert_keras.training.sentence_losses": "CoSENTLoss CosineSimilarityLoss MatryoshkaLoss "
-    "MultipleNegativesRankingLoss",
-    "bert_keras.downstream.catalog": "tasks",
-    "bert_keras.runs.recipes": "recipes PretrainRecipe FinetuneRecipe",
-    "bert_keras.runs.outcome": "RunResult",
-    "bert_keras.runs.task_run": "TaskRun",
-    "bert_keras.runs.finetune": "finetune",
-    "bert_keras.runs.pretrain": "pretrain",
-    "bert_keras.runs.evaluate": "evaluate",
-    "bert_keras.runs.conversion": "convert",
-    "bert_keras.serving.server": "serve running_server",
-    "bert_keras.serving.limits": "Limits",
-    "bert_keras.serving.litert": "load_exported ExportedModel",
-    "bert_keras.serving.client": "Client",
-    "bert_keras.runs.export": "export",
-}
-_HOMES = {name: module for module, names in _NAMES.items() for name in names.split()}
+# Public name -> its module, of the imports above
+_SOURCE = __spec__.loader.get_source(__name__)
+_HOMES = {n: m for m, n in re.findall(r"^    from (\S+) import \(?\s*(\w+) as", _SOURCE, re.M)}
+_HOMES |= {"tasks": "bert_keras.downstream.catalog", "recipes": "bert_keras.runs.recipes"}
 __all__ = sorted(_HOMES)
 
 

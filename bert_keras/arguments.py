@@ -88,17 +88,13 @@ class Parser(argparse.ArgumentParser):
     def __init__(self, **details: Any):
         self.commands: Mapping[str, Parser] = {}
         self._flags, self._metavars = [], []
-        self._group: Any = None
+        self.group: Any = None  # of the options that follow
         self._last = []  # flags that take all remaining arguments
         super().__init__(**details, allow_abbrev=False)
 
-    def add_heading(self, title: str) -> None:
-        """Puts the options that follow under a heading of the help text."""
-        self._group = self.add_argument_group(title)
-
     def add_argument(self, *names: Any, is_optional: bool = False, **details: Any) -> Any:
         """Adds an argument as argparse does; a positional one may be optional."""
-        add = self._group.add_argument if self._group else super().add_argument
+        add = self.group.add_argument if self.group else super().add_argument
         action = add(*names, **details)
         if is_optional:  # unlike with nargs="*", the values may follow other options
             action.required = False
@@ -178,7 +174,7 @@ class Program:
             )
             for each in arguments:
                 if isinstance(each, str):
-                    sub.add_heading(each)
+                    sub.group = sub.add_argument_group(each)
                 else:
                     sub.add_argument(*each[0], **each[1])
         parser.commands = commands.choices

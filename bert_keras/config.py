@@ -7,16 +7,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any, TypeAlias, cast
 
-from bert_keras.errors import (
-    LARGEST_SIZE,
-    InputError,
-    check_choice,
-    check_least,
-    check_name,
-    check_range,
-    printable,
-    suggest_keyword_names,
-)
+from bert_keras import errors
+from bert_keras.errors import InputError, check_least, check_name, check_range, printable
 from bert_keras.fields import document_fields, setting
 
 # Fine-tuning as in section 4.1, and as in the google-research/bert README for small models.
@@ -51,7 +43,7 @@ def warn_high_rate(rate: float) -> None:
         warnings.warn(message, stacklevel=3)
 
 
-@suggest_keyword_names
+@errors.suggest_keyword_names
 @document_fields
 @dataclass(frozen=True, kw_only=True)
 class BertConfig:
@@ -128,10 +120,10 @@ class BertConfig:
                 raise InputError(f"{each.name} is {value!r}; expected {type_.__name__}")
             if type_ is int:
                 least = 0 if each.default == 0 or each.name == "num_segments" else 1
-                most = LARGEST_DEPTH if each.name == "num_layers" else LARGEST_SIZE
+                most = LARGEST_DEPTH if each.name == "num_layers" else errors.LARGEST_SIZE
                 check_least(self, least, each.name, most=most)
         for name, known in CHOICES.items():
-            check_choice(self, name, known)
+            errors.check_choice(self, name, known)
         check_range(self, "a rate in [0, 1)", "hidden_dropout_rate", "attention_dropout_rate")
         names = ("layer_norm_epsilon", "initializer_stddev", "rotary_base")
         check_range(self, "a number above 0", *names)
@@ -198,7 +190,7 @@ class DenseModule:
     has_bias: bool = setting(True, "whether the layer adds a bias")
 
     def __post_init__(self) -> None:
-        check_least(self, 1, "units", most=LARGEST_SIZE)
+        check_least(self, 1, "units", most=errors.LARGEST_SIZE)
         check_name(self.activation, DENSE_ACTIVATIONS, what="activation of a dense module")
 
 
@@ -218,7 +210,7 @@ Module: TypeAlias = DenseModule | NormalizeModule
 MODULES: dict[str, type[Module]] = {"dense": DenseModule, "normalize": NormalizeModule}
 
 
-@suggest_keyword_names
+@errors.suggest_keyword_names
 @document_fields
 @dataclass(frozen=True, kw_only=True)
 class EmbeddingConfig:

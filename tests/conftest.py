@@ -6,17 +6,9 @@ import os
 from pathlib import Path
 
 import pytest
+import tokenizers
 from sentencepiece import SentencePieceTrainer
-from tokenizers import (
-    AddedToken,
-    Tokenizer,
-    decoders,
-    models,
-    normalizers,
-    pre_tokenizers,
-    processors,
-    trainers,
-)
+from tokenizers import AddedToken, Tokenizer, models, normalizers, pre_tokenizers, trainers
 
 from tests.multilingual_texts import DECOMPOSED, SENTENCES
 
@@ -164,7 +156,7 @@ def modern_tokenizer(lines: list[str]):
     tokenizer = Tokenizer(models.BPE())
     tokenizer.normalizer = normalizers.NFC()
     tokenizer.pre_tokenizer = pre_tokenizers.ByteLevel(add_prefix_space=False)
-    tokenizer.decoder = decoders.ByteLevel()
+    tokenizer.decoder = tokenizers.decoders.ByteLevel()
     text = "".join(map(chr, [*range(0xD800), *range(0xE000, 0x110000, 64)]))
     bytes_of_text = pre_tokenizers.ByteLevel(use_regex=False).pre_tokenize_str(text)[0][0]
     trainer = trainers.BpeTrainer(
@@ -181,7 +173,7 @@ def modern_tokenizer(lines: list[str]):
     tokenizer.add_special_tokens([AddedToken("[MASK]", lstrip=True, normalized=False)])
     tokenizer.add_tokens([AddedToken("[unused0]", normalized=True)])
     ids = [(token, tokenizer.token_to_id(token)) for token in ("[CLS]", "[SEP]")]
-    tokenizer.post_processor = processors.TemplateProcessing(
+    tokenizer.post_processor = tokenizers.processors.TemplateProcessing(
         single="[CLS] $A [SEP]", pair="[CLS] $A [SEP] $B [SEP]", special_tokens=ids
     )
     return tokenizer

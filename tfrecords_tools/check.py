@@ -10,8 +10,8 @@ from pathlib import Path
 import numpy as np
 from tqdm import tqdm
 
-from bert_keras.data.parsing import RecordParser
-from bert_keras.data.record_file import PretrainingSchema, common_schema, read_records, record_files
+from bert_keras.data import record_file
+from bert_keras.data.record_file import PretrainingSchema, RecordParser, common_schema
 from bert_keras.errors import InputError
 from bert_keras.files import StrPath, file_sha256
 from bert_keras.text.fast_tokenizer import vocabulary_sha256
@@ -53,7 +53,7 @@ def check_records(
 def every_file(records: StrPath | Sequence[StrPath]) -> list[str]:
     """Returns the named record files; a folder includes all splits, held-out records too."""
     paths = [records] if isinstance(records, (str, os.PathLike)) else records
-    return record_files(
+    return record_file.record_files(
         [f"{glob.escape(os.fspath(p))}/*.tfrecord" if os.path.isdir(p) else p for p in paths]
     )
 
@@ -75,7 +75,8 @@ def verified_batches(
 
 def parsed_batches(file: str, *, schema: PretrainingSchema, vocab_size: int) -> Iterator[Features]:
     """Yields the features of a file, arrays [B,n], in the order of the file."""
-    parse, records = RecordParser(schema, limits=schema.limits(vocab_size)), read_records(file)
+    parse = RecordParser(schema, limits=schema.limits(vocab_size))
+    records = record_file.read_records(file)
     while batch := [(file, record) for record in islice(records, BATCH)]:
         yield parse(batch)
 

@@ -159,23 +159,15 @@ def check(options: argparse.Namespace) -> None:
     *RECORDS,
     option("--count", "N", "number of records to print", 3, type=count),
     option("--start", "N", "number of the first record to print", 1),
-    option("--plot", "FILE", "histograms of all records to write: .png, .svg or .pdf"),
     examples="  bert-tfrecords show records --count 3",
 )
 def show(options: argparse.Namespace) -> None:
-    """Print a few records as text, or draw histograms of all records."""
-    from tfrecords_tools import show as showing
+    """Print a few records as text."""
+    from tfrecords_tools.show import record_texts
 
-    if options.plot:
-        check_output(options.plot, suffix=showing.PICTURES)
     vocabulary = vocabulary_of_files(options.files, file=options.vocab)
-    if options.plot:
-        histograms = showing.record_histograms(options.files, vocabulary=vocabulary)
-        showing.plot(histograms, options.plot, title=" ".join(options.files))
-        print_field("picture", options.plot)
-        return
     shown = {"count": options.count, "start": options.start}
-    print("\n\n".join(showing.record_texts(options.files, vocabulary=vocabulary, **shown)))
+    print("\n\n".join(record_texts(options.files, vocabulary=vocabulary, **shown)))
 
 
 def _note(text: str) -> None:

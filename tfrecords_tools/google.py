@@ -7,9 +7,8 @@ order as there, so one process does all the work.
 
 from array import array
 from bisect import bisect_left
-from collections.abc import Iterator, MutableSequence, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from functools import lru_cache
 from itertools import chain
 from pathlib import Path
 from random import Random
@@ -66,60 +65,16 @@ PAIR = [("start_a", "<i8"), ("length_a", "<i4"), ("start_b", "<i8"), ("length_b"
 PAIR += [("is_random", "?")]
 
 
-class FastRandom:
-    """Draws the numbers of `Random(seed)`; `below` and `shuffle` are faster than in `Random`."""
-
-    def __init__(self, seed: int):
-        generator = Random(seed)
-        self.random, self._bits = generator.random, generator.getrandbits
-
-    def below(self, limit: int) -> int:
-        """Returns a random integer from 0 to `limit` - 1."""
-        size = limit.bit_length()  # `Random.randrange` draws as many bits
-        drawn = self._bits(size)
-        while drawn >= limit:
-            drawn = self._bits(size)
-        return drawn
-
-    def shuffle(self, items: MutableSequence) -> None:
-        """Shuffles `items` as `Random.shuffle` does."""
-        bits = self._bits
-        for size, indices in _sizes(len(items)):
-            for index in indices:
-                other = bits(size)
-                while other > index:
-                    other = bits(size)
-                items[index], items[other] = items[other], items[index]
-
-    def shuffled(self, count: int) -> array:
-        """Returns the indices below `count` in random order, uint32."""
-        indices = array("I", range(count))
-        self.shuffle(indices)
-        return indices
-
-
-@lru_cache(4096)
-def _sizes(count: int) -> list[tuple[int, range]]:
-    """Groups the indices from count-1 down to 1 by the number of bits that are drawn for each."""
-    sizes, index = [], count - 1
-    while index > 0:
-        size = (index + 1).bit_length()
-        last = max(0, (1 << size - 1) - 2)
-        sizes.append((size, range(index, last, -1)))
-        index = last
-    return sizes
-
-
 def write_records(
     folder: Path, *, vocabulary: Vocabulary, settings: GoogleSettings
 ) -> dict[str, Any]:
     """Writes records in turn to each shard, beside a token store; returns manifest entries."""
     store = TokenStore(folder)
-    drawing = _Drawing(store, vocabulary, settings, FastRandom(settings.seed))
+    drawing = _Drawing(store, vocabulary, settings, Random(settings.seed))
     lists = [(name, "<i4", settings.max_predictions) for name in ("chosen", "new_ids")]
     row = np.dtype([*PAIR, ("num_chosen", "<i4"), *lists])
     rows = np.fromiter(drawing.instances(), row)
-    order = drawing.generator.shuffled(len(rows))
+    order = drawing.shuffled(len(rows))
     check_shards([len(rows) >= settings.shards], split=TRAIN, num_shards=settings.shards)
     shards = []
     for shard in tqdm(range(settings.shards), desc="write", unit=" file"):
@@ -143,7 +98,13 @@ class _Drawing:
     store: TokenStore
     vocabulary: Vocabulary
     settings: GoogleSettings
-    generator: FastRandom
+    generator: Random
+
+    def shuffled(self, count: int) -> array:
+        """Returns the indices below `count` in random order, uint32."""
+        indices = array("I", range(count))
+        self.generator.shuffle(indices)
+        return indices
 
     def instances(self) -> Iterator[tuple]:
         """Draws all instances; yields a pair, its chosen tokens, and the ids that replace them."""
@@ -151,7 +112,7 @@ class _Drawing:
         is_word_start = None
         if settings.mask_unit == "word":
             is_word_start = np.array([not token.startswith("##") for token in vocabulary.tokens])
-        order, size = generator.shuffled(self.store.num_documents), len(vocabulary)
+        order, size = self.shuffled(self.store.num_documents), len(vocabulary)
         for _ in range(settings.duplicates):
             for index, pair in enumerate(self._pairs(order)):
                 if index % BATCH_RECORDS == 0:
@@ -164,7 +125,7 @@ class _Drawing:
                 for _ in chosen:
                     new_id = vocabulary.mask_id
                     if generator.random() >= 0.8:
-                        new_id = -1 if generator.random() < 0.5 else generator.below(size)
+                        new_id = -1 if generator.random() < 0.5 else generator.randrange(size)
                     new_ids.append(new_id)
                 empty = [0] * (settings.max_predictions - len(chosen))
                 yield (*pair, len(chosen), chosen + empty, new_ids + empty)
@@ -177,14 +138,14 @@ class _Drawing:
         for index in tqdm(range(len(order)), desc="draw", unit=" document", unit_scale=True):
             target = limit
             if generator.random() < self.settings.short_sequence_rate:
-                target = 2 + generator.below(limit - 1)
+                target = 2 + generator.randrange(limit - 1)
             starts = store.sentences(*store.documents(order[index], order[index] + 1)).tolist()
             first, last = 0, len(starts) - 1
             while first < last:
                 after = min(bisect_left(starts, starts[first] + target, first + 1), last)
                 end_a = first + 1
                 if after - first > 1:
-                    end_a += generator.below(after - first - 1)
+                    end_a += generator.randrange(after - first - 1)
                 start_a, length_a = starts[first], starts[end_a] - starts[first]
                 if after - first == 1 or generator.random() < 0.5:
                     is_random, after = True, end_a  # unused sentences are used again
@@ -205,11 +166,11 @@ class _Drawing:
     def _random_next(self, order: Sequence[int], index: int, max_tokens: int) -> tuple[int, int]:
         """Returns a random span that fills `max_tokens`, of another document if possible."""
         for _ in range(10):
-            other = self.generator.below(len(order))
+            other = self.generator.randrange(len(order))
             if other != index:
                 break
         first, end = self.store.documents(order[other], order[other] + 1)
-        first += self.generator.below(end - first)
+        first += self.generator.randrange(end - first)
         max_tokens = max(max_tokens, 1)
         starts = self.store.sentences(first, min(end, first + max_tokens))
         after = min(bisect_left(starts, starts[0] + max_tokens, 1), len(starts) - 1)

@@ -18,14 +18,7 @@ import numpy as np
 
 from bert_keras.errors import InputError, counted
 from tfrecords_tools.settings import BuildSettings, split_summary
-from tfrecords_tools.store import (
-    INDEX_DTYPE,
-    Range,
-    TokenSource,
-    TokenStore,
-    documents_of,
-    write_buckets,
-)
+from tfrecords_tools.store import Range, TokenSource, TokenStore, documents_of, write_buckets
 
 TRAIN, HELD_OUT = "train", "held-out"
 RECORDS_PER_BUCKET = 100_000
@@ -293,7 +286,7 @@ class FindInstances:
                 flat += (index, label, *span)
             if index % _RELEASE_INTERVAL == 0:
                 store.release()  # each text of another document leaves 64 kB in memory
-        table = np.array(flat, INDEX_DTYPE).reshape(-1, 4)
+        table = np.array(flat, np.int64).reshape(-1, 4)
         num_buckets, num_instances = self.layout.num_buckets, table[-1, 0] + 1 if len(table) else 0
         buckets = generator.integers(num_buckets, size=num_instances)[table[:, 0]]
         order = np.argsort(buckets, kind="stable")

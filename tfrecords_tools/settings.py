@@ -12,14 +12,7 @@ from typing import Any
 
 from bert_keras.data.masking import UNITS, MaskingPolicy, replacement_shares
 from bert_keras.data.record_file import LONGEST_RECORD, PretrainingSchema
-from bert_keras.errors import (
-    InputError,
-    check_choice,
-    check_least,
-    check_name,
-    check_range,
-    check_unused,
-)
+from bert_keras.errors import InputError, check_choice, check_least, check_range, check_unused
 from bert_keras.fields import setting
 from bert_keras.files import StrPath, json_object
 from bert_keras.text import fast_tokenizer
@@ -65,7 +58,7 @@ class BuildSettings:
 
     def __post_init__(self):
         check_choice(self, "mask_unit", UNITS)
-        check_name(self.objective, LABEL_NAMES, what="objective")
+        check_choice(self, "objective", LABEL_NAMES)
         if self.duplicates is None:
             passes_differ = self.max_predictions or LABEL_NAMES[self.objective]
             object.__setattr__(self, "duplicates", 5 if passes_differ else 1)

@@ -1,23 +1,19 @@
-"""Shows records as text with the original tokens of masked positions, or draws histograms."""
+"""Shows records as text with the original tokens of masked positions."""
 
 import os
 import textwrap
 from collections.abc import Iterator, Sequence
-from itertools import islice, zip_longest
-from pathlib import Path
-from typing import NamedTuple
+from itertools import islice
 
 import numpy as np
 
 from bert_keras.data.record_file import LABEL_FEATURE, WEIGHTS_FEATURE, common_schema
 from bert_keras.errors import counted, printable
-from bert_keras.files import StrPath, atomic_file
+from bert_keras.files import StrPath
 from bert_keras.text.fast_tokenizer import readable_tokens
 from bert_keras.text.vocab import Vocabulary
 from tfrecords_tools.check import Features, every_file, is_labelled, verified_batches
 from tfrecords_tools.settings import NEXT_SENTENCE, label_names
-
-PICTURES = (".png", ".svg", ".pdf")
 
 
 def record_texts(
@@ -91,70 +87,3 @@ def _wrap(tokens: Sequence[str], indent: str) -> str:
     wrapper = textwrap.TextWrapper(100, indent, indent, break_long_words=False)
     wrapper.break_on_hyphens = False
     return wrapper.fill("".join(tokens).strip())
-
-
-class Histogram(NamedTuple):
-    """The frequencies of the values 0, 1, 2, ...: `counts[n]` of the `things` have the value n."""
-
-    title: str
-    things: str  # the items that have a value, such as "sequences"
-    counts: np.ndarray  # int64 [N]
-    names: tuple[str, ...] = ()  # names of the values, if they are not numbers
-
-
-def record_histograms(
-    records: StrPath | Sequence[StrPath], *, vocabulary: Vocabulary
-) -> list[Histogram]:
-    """Reads all records and returns histograms of lengths, predictions, labels and sequences."""
-    files = every_file(records)
-    names = {
-        "labels": label_names(files[0]),
-        "input at predicted positions": ("[MASK]", "another token", "same token"),
-    }
-    totals: dict[tuple[str, str], np.ndarray] = {}
-    for _, _, features in verified_batches(files, vocabulary=vocabulary, stage="read"):
-        ids = features["input_ids"]
-        # (title, things) of a histogram -> the values of the batch
-        values = {("tokens in a record", "records"): features["input_mask"].sum(axis=1)}
-        if "sequence_ids" in features:
-            sequences = features["sequence_ids"]
-            values["sequences in a record", "records"] = sequences.max(axis=1)
-            rows = np.arange(len(ids))[:, None] * (ids.shape[1] + 1)
-            lengths = np.bincount((rows + sequences)[sequences > 0])
-            values["tokens in a sequence", "sequences"] = lengths[lengths > 0]
-        if WEIGHTS_FEATURE in features:
-            is_counted, positions = features[WEIGHTS_FEATURE] > 0, features["masked_lm_positions"]
-            inputs = np.take_along_axis(ids, positions, axis=1)
-            is_kept = inputs == features["masked_lm_ids"]
-            replacements = np.where(inputs == vocabulary.mask_id, 0, np.where(is_kept, 2, 1))
-            values["predictions in a record", "records"] = is_counted.sum(axis=1)
-            values["position of predictions", "predictions"] = positions[is_counted]
-            values["input at predicted positions", "predictions"] = replacements[is_counted]
-        if LABEL_FEATURE in features:
-            values["labels", "sequences"] = features[LABEL_FEATURE][is_labelled(features)]
-        for title, of_title in values.items():
-            total = totals.get(title, np.zeros(len(names.get(title[0], ())), np.int64))
-            totals[title] = np.bincount(of_title.ravel(), minlength=len(total))
-            totals[title][: len(total)] += total
-    return [Histogram(*title, counts, names.get(title[0], ())) for title, counts in totals.items()]
-
-
-def plot(histograms: Sequence[Histogram], path: StrPath, *, title: str) -> None:
-    """Draws the histograms in rows of two as one picture; its extension is its format."""
-    from matplotlib.figure import Figure
-
-    rows, columns = -(-len(histograms) // 2), min(len(histograms), 2)
-    figure = Figure(figsize=(4.0 * columns, 2.7 * rows), layout="constrained")
-    figure.suptitle(title)
-    panels = figure.subplots(rows, columns, squeeze=False).flat
-    for histogram, axes in zip_longest(histograms, panels):
-        if histogram is None:
-            axes.set_axis_off()
-            continue
-        counts, names = histogram.counts, histogram.names or range(len(histogram.counts))
-        width = 0.9 if histogram.names else 1
-        axes.bar(names, 100 * counts / max(counts.sum(), 1), width=width, color="#5c6bc0")
-        axes.spines[["top", "right"]].set_visible(False)
-        axes.set(xlabel=histogram.title, ylabel=f"% of {histogram.things}")
-    with atomic_file(path) as partial:
-        figure.savefig(partial, dpi=200, format=Path(path).suffix[1:].lower())

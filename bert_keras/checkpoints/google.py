@@ -17,16 +17,8 @@ from typing import Any
 
 import numpy as np
 
-from bert_keras.checkpoints.checkpoint import (
-    EXTRA_KEY,
-    Checkpoint,
-    TrainingState,
-    extra_values,
-    name_table,
-    our_tensors,
-    their_tensors,
-    with_extra,
-)
+from bert_keras.checkpoints import checkpoint as common
+from bert_keras.checkpoints.checkpoint import Checkpoint, TrainingState
 from bert_keras.checkpoints.tensors import StoredTensor
 from bert_keras.config import BertConfig, ModelMetadata, numbered_labels
 from bert_keras.errors import InputError, check_name, require
@@ -87,7 +79,7 @@ def read(path: Path, *, ignore: Collection[str]) -> Checkpoint:
     if model == "BertClassifier":
         labels = numbered_labels(variables["output_bias"].shape[0])
         metadata = dataclasses.replace(metadata, labels=labels)
-    ours = partial(our_tensors, table=weight_names(config), is_transposed=is_transposed)
+    ours = partial(common.our_tensors, table=weight_names(config), is_transposed=is_transposed)
     state, unused = None, [name for name in stored if name in ignore]
     if slots and STEP in ignore:
         unused.append(STEP)
@@ -99,7 +91,7 @@ def read(path: Path, *, ignore: Collection[str]) -> Checkpoint:
         step = int(steps[STEP].read())
         state = TrainingState(step=step, momentums=momentums, velocities=velocities)
     return Checkpoint(
-        metadata=with_extra(metadata, extra),
+        metadata=common.with_extra(metadata, extra),
         tensors=ours(variables),
         vocabulary=vocabulary,
         state=state,
@@ -121,7 +113,9 @@ def write(checkpoint: Checkpoint, folder: Path) -> tuple[str, ...]:
     if family_of(metadata.config) is not FAMILIES["bert"] or metadata.embedding is not None:
         raise InputError(f"google cannot store this {metadata.model}, only models of BERT")
     notes, names = write_config(metadata, folder / CONFIG), weight_names(metadata.config)
-    theirs = partial(their_tensors, table=names, is_transposed=is_transposed, format="google")
+    theirs = partial(
+        common.their_tensors, table=names, is_transposed=is_transposed, format="google"
+    )
     values: dict[str, Any] = {n: t.read() for n, t in theirs(checkpoint.tensors).items()}
     if state is not None:
         for end, averages in ((MOMENTUM, state.momentums), (VELOCITY, state.velocities)):
@@ -155,7 +149,7 @@ def weight_names(config: BertConfig) -> dict[str, str]:
             names[ours] = name.replace(".", "/")
     for kind in KINDS.values():
         names |= kind.google_weights
-    return name_table(names, num_blocks=config.num_layers)
+    return common.name_table(names, num_blocks=config.num_layers)
 
 
 def is_transposed(name: str) -> bool:
@@ -166,7 +160,7 @@ def is_transposed(name: str) -> bool:
 def read_config(path: Path) -> tuple[BertConfig, dict[str, Any]]:
     """Reads bert_config.json: the configuration, with a pooler, and the value of EXTRA_KEY."""
     values = json_object(path)
-    extra = values.pop(EXTRA_KEY, {})
+    extra = values.pop(common.EXTRA_KEY, {})
     activation = values["hidden_act"]
     check_name(activation, ACTIVATIONS, what=f"hidden_act in {CONFIG}")
     keys = [key for key in HYPERPARAMETERS if key in values or key not in OPTIONAL]
@@ -190,7 +184,7 @@ def write_config(metadata: ModelMetadata, path: Path) -> tuple[str, ...]:
     extra = {n: getattr(config, n) for n in CHANGED if getattr(config, n) != theirs[n]}
     values = {key: getattr(config, field) for key, field in HYPERPARAMETERS.items()}
     values |= {"hidden_act": written}
-    write_json(path, values | {EXTRA_KEY: {**extra_values(metadata), **extra}})
+    write_json(path, values | {common.EXTRA_KEY: {**common.extra_values(metadata), **extra}})
     return tuple(notes)
 
 

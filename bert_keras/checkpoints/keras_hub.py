@@ -15,12 +15,8 @@ from bert_keras.errors import InputError
 from bert_keras.families import FAMILIES
 from bert_keras.families.family import Family, KerasHub
 from bert_keras.kinds.known import KINDS
-from bert_keras.text.fast_tokenizer import (
-    byte_pair_rules,
-    is_uncased,
-    rules_vocabulary,
-    sentencepiece_rules,
-)
+from bert_keras.text import fast_tokenizer
+from bert_keras.text.fast_tokenizer import byte_pair_rules, rules_vocabulary, sentencepiece_rules
 from bert_keras.text.vocab import Vocabulary
 
 # Paths of variables or layers in keras_hub -> our names. `{}` stands for the index of a block.
@@ -156,7 +152,7 @@ def _read_vocabulary(tokenizer: Any) -> tuple[Vocabulary, bool, list[str]]:
         # The type checker does not find the class, which protobuf creates on import.
         model = protobuf.ModelProto.FromString(proto)  # pyright: ignore[reportAttributeAccessIssue]
         vocabulary = rules_vocabulary(sentencepiece_rules(model))
-        return vocabulary, is_uncased(vocabulary), []
+        return vocabulary, fast_tokenizer.is_uncased(vocabulary), []
     values = tokenizer.get_config()
     if merges := getattr(tokenizer, "merges", None):
         lines = [merge for merge in merges if not merge.startswith("#version:")]

@@ -20,6 +20,7 @@ from bert_keras.runs.finetune import finetune
 from bert_keras.runs.pretrain import pretrain
 from bert_keras.runs.settings import pretrain_settings
 from bert_keras.serving.client import Client
+from bert_keras.serving.container_files import instructions
 from bert_keras.serving.server import running_server
 from tfrecords_tools.build import build
 from tfrecords_tools.corpus import corpus_files, read_documents
@@ -109,12 +110,9 @@ def _export_and_predict(folder: Path, example: str) -> None:
     saved_model = export(folder / "finetune" / "model", folder / "saved_models" / "demo" / "1")
     path = "/v1/models/demo:predict"
     with running_server(saved_model.parent) as url, Client(f"{url}{path}") as client:
-        requests = tqdm(range(50), desc="query the server", unit=" requests")
-        predictions = [client.predict([example]) for _ in requests]
+        (prediction,) = client.predict([example])
     request = json.dumps({"instances": [example]}, ensure_ascii=False)
-    answer = json.dumps(predictions[-1][0], indent=2, ensure_ascii=False)
-    print(f"POST {path} {request}\n{answer}\n")
-    payload = request.replace("'", "'\\''")
+    print(f"POST {path} {request}\n{json.dumps(prediction, indent=2, ensure_ascii=False)}\n")
     contents = {
         "vocab.txt, records/": f"to print records: bert-tfrecords show {folder}/records",
         "pretrain/model/": "to load it in Python: bert_keras.load_model",
@@ -126,23 +124,13 @@ def _export_and_predict(folder: Path, example: str) -> None:
     for paths, text in contents.items():
         if (folder / paths.split(", ")[0]).exists():
             print(f"  {paths:<22}{text}")
-    print(
-        f"""
-Serve the model and send it a request:
-  bert-keras serve {folder}/saved_models/demo --port 8501
-  curl -d '{payload}' http://localhost:8501{path}
-
-Show the training curves:
-  tensorboard --logdir {folder}"""
-    )
+    print(f"\n{instructions(saved_model)}\n")
+    print(f"Show the training curves:\n  tensorboard --logdir {folder}")
 
 
 def _write_language_reference(path: Path) -> Path:
-    """Writes CPython's `pydoc_data.topics`, without tables and code, as a corpus file.
-
-    Each topic is a document and each paragraph a line. A paragraph of several topics remains only
-    in the longest topic, so that held-out documents repeat no training text.
-    """
+    """Writes CPython's `pydoc_data.topics`, without tables and code: a document for each topic."""
+    # A paragraph of several topics remains only in the longest one: held-out documents are new.
     from pydoc_data.topics import topics
 
     texts, written = {}, set()

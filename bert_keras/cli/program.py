@@ -79,9 +79,9 @@ def start_keras(
         with _silent_stderr():
             tensorflow = importlib.import_module("tensorflow")
         tensorflow.get_logger().setLevel("ERROR")
-        from bert_keras.distribution.numerics import add_in_one_order
-
-        add_in_one_order()
+        # Sums on CPUs in one order. On GPUs, TensorFlow would reject some operations, Keras XLA.
+        if not tensorflow.config.list_physical_devices("GPU"):
+            os.environ.setdefault("TF_DETERMINISTIC_OPS", "1")
 
 
 @contextlib.contextmanager
@@ -104,20 +104,19 @@ def devices(
     """Sets the dtype policy and enters the strategy's scope, as the options `DEVICES` state."""
     import keras
 
-    from bert_keras.distribution.numerics import named_policy
-    from bert_keras.distribution.strategy import check_one_machine, num_devices, strategy_scope
+    from bert_keras.distribution import strategy
 
     if trains_several:
-        check_one_machine()  # the strategy would wait for the other workers
-    scope = strategy_scope(options.strategy)
-    policy = named_policy(options.precision, hidden_size=hidden_size)
+        strategy.check_one_machine()  # the strategy would wait for the other workers
+    scope = strategy.strategy_scope(options.strategy)
+    policy = strategy.named_policy(options.precision, hidden_size=hidden_size)
     keras.config.set_dtype_policy(policy)
     if options.precision == "auto" and policy != "float32":
         print_field("precision", f"{policy}; --precision float32 turns it off")
     try:
         with scope:
-            if num_devices() > 1:
-                print_field("replicas", str(num_devices()))
+            if (count := strategy.num_devices()) > 1:
+                print_field("replicas", str(count))
             yield
     except KeyboardInterrupt as interrupt:
         interrupt.args = interrupt.args or ("the same command continues the run",)

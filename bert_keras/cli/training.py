@@ -10,16 +10,7 @@ from bert_keras.arguments import checked, count, flag, one_of, option, required
 from bert_keras.checkpoints import keras_hub_preset
 from bert_keras.checkpoints.formats import detect_format, stored_config
 from bert_keras.checkpoints.hub import locate
-from bert_keras.cli.program import (
-    DEVICES,
-    TASK_HELP,
-    TASK_NAME,
-    command,
-    devices,
-    print_table,
-    start_keras,
-    values,
-)
+from bert_keras.cli import program
 from bert_keras.downstream.table import is_tfds
 from bert_keras.errors import InputError, print_field
 from bert_keras.experiments.experiments import EXPERIMENTS
@@ -27,15 +18,9 @@ from bert_keras.experiments.scales import SCALES
 from bert_keras.families import preset
 from bert_keras.files import StrPath, check_exists, check_folder
 from bert_keras.kinds.known import KINDS
+from bert_keras.runs import settings
 from bert_keras.runs.outcome import check_run
 from bert_keras.runs.recipes import FINETUNE, PRETRAIN, FinetuneRecipe
-from bert_keras.runs.settings import (
-    TaskData,
-    describe_settings,
-    finetune_settings,
-    pretrain_settings,
-    read_task_data,
-)
 from bert_keras.text.fast_tokenizer import records_vocabulary
 from tfrecords_tools.corpus import corpus_files
 
@@ -50,13 +35,15 @@ class SettingsHelp(argparse.Action):
         task, recipe, shown = getattr(namespace, "task", None), namespace.recipe, set()
         others = {"teacher": "teacher", "changes": ()}
         for name, use in ({recipe: ""} if recipe else DEFAULTS if task else {}).items():
-            settings = pretrain_settings(name, **others) if not task else ()
-            settings = settings or finetune_settings(str(task), name, pretrained="", **others)
-            for one in settings:
+            if task:
+                found = settings.finetune_settings(str(task), name, pretrained="", **others)
+            else:
+                found = settings.pretrain_settings(name, **others)
+            for one in found:
                 title = f"--set FIELD=VALUE of {type(one).__name__}"
                 if hasattr(one, "batch_size"):
                     title += f" in the recipe {name}{use}"
-                group, fields = parser.add_argument_group(title), describe_settings(one)
+                group, fields = parser.add_argument_group(title), settings.describe_settings(one)
                 for field, text in fields.items():
                     if field not in shown:  # small-models shows only its differences from paper
                         group.add_argument(field, metavar=field, help=text.replace("%", "%%"))
@@ -82,14 +69,14 @@ FROM = "checkpoint to start from: a folder, or a name as in bert-keras list mode
 SPECIAL = (
     "distillation, devices and errors",
     option("--teacher", "MODEL", "model of the same kind to distil from; see --set alpha_soft"),
-    *DEVICES,
+    *program.DEVICES,
 )
 
 
 def _changes(options: argparse.Namespace, *names: str) -> list[str]:
     """Returns the values of --set, and of the options for single settings, as FIELD=VALUE."""
     names = ("learning_rate", "batch_size", "seed", *names)
-    given = values(options, *names).items()
+    given = program.values(options, *names).items()
     return [*options.changes, *(f"{name}={value}" for name, value in given if value is not None)]
 
 
@@ -102,7 +89,7 @@ def _print_scores(scores: dict, output: str, *, which: str = "") -> None:
     if not scores:
         print("the first worker writes the scores and the model")
         return
-    print_table(scores)
+    program.print_table(scores)
     if (rows := scores.get("dev_rows", 200)) < 200 and "accuracy" in scores and "f1" not in scores:
         rate = (scores["accuracy"] * rows + 1) / (rows + 2)  # strictly between 0 and 1
         error = 100 * (rate * (1 - rate) / rows) ** 0.5
@@ -111,7 +98,7 @@ def _print_scores(scores: dict, output: str, *, which: str = "") -> None:
     print_field("curves", f"tensorboard --logdir {quote(output)}/logs")
 
 
-@command(
+@program.command(
     option("--corpus", "FILE", "text files; a blank line ends a document", [], nargs="+"),
     option("--from", "CHECKPOINT", "checkpoint to use instead of pretraining", dest="pretrained"),
     option("-o --output", "DIR", "folder of all demos", "demo"),
@@ -123,19 +110,18 @@ def demo(options: argparse.Namespace) -> None:
     """Run every stage once, from text to a served prediction, in minutes on two CPU cores."""
     if options.corpus:
         corpus_files(options.corpus)  # raises InputError if one does not exist
-    start_keras(options, backends=("tensorflow",))
+    program.start_keras(options, backends=("tensorflow",))
     from bert_keras.cli.demo import demo
 
-    demo(**values(options, "corpus", "pretrained", "output", "num_steps", "seed"))
+    demo(**program.values(options, "corpus", "pretrained", "output", "num_steps", "seed"))
 
 
-@command(
+@program.command(
     option("recipe", "RECIPE", RECIPES, type=one_of(PRETRAIN.keys, what="recipe")),
     HELP,
     "data, model and output",
     required("--records", "DIR", "folder that bert-tfrecords build wrote"),
     option("--from", "CHECKPOINT", FROM, dest="pretrained"),
-    option("--blimp", "DIR", "folder of BLiMP, to score the trained model"),
     option("-o --output", "DIR", "folder of the run (required without --dry-run)"),
     flag("--dry-run", "train ten steps, print the cost of the run and write nothing"),
     HEADING,
@@ -151,30 +137,30 @@ def pretrain(options: argparse.Namespace) -> None:
     """Pretrain on records with a recipe; the same command continues an interrupted run."""
     _require_output(options)
     changes = _changes(options, "num_steps")
-    recipe, teacher = pretrain_settings(options.recipe, teacher=options.teacher, changes=changes)
+    recipe, teacher = settings.pretrain_settings(
+        options.recipe, teacher=options.teacher, changes=changes
+    )
     check_exists(options.records, expected="a folder of bert-tfrecords build")
     records_vocabulary(options.records)
-    if options.blimp:
-        check_exists(options.blimp, expected="a folder of .jsonl files")
     if not options.dry_run and "TF_CONFIG" not in os.environ:  # only the first worker writes
-        settings = {**dataclasses.asdict(recipe), "records": os.path.realpath(options.records)}
-        check_run(options.output, settings)
-    start_keras(options)
+        known = {**dataclasses.asdict(recipe), "records": os.path.realpath(options.records)}
+        check_run(options.output, known)
+    program.start_keras(options)
     from bert_keras.runs.pretrain import forecast, pretrain
 
     arguments = {"records": options.records, "pretrained": options.pretrained, "teacher": teacher}
     start = options.pretrained
     config = stored_config(start) if start else preset(recipe.size)
-    with devices(options, hidden_size=config.hidden_size):
+    with program.devices(options, hidden_size=config.hidden_size):
         if options.dry_run:
             print(forecast(recipe, **arguments))
             return
-        result = pretrain(recipe, output=options.output, blimp=options.blimp, **arguments)
+        result = pretrain(recipe, output=options.output, **arguments)
     _print_scores(result.scores, options.output)
 
 
-@command(
-    option("task", "TASK", TASK_HELP, type=TASK_NAME),
+@program.command(
+    option("task", "TASK", program.TASK_HELP, type=program.TASK_NAME),
     HELP,
     "data, model and output",
     option("--train", "FILE", "training file: .csv, .tsv, .txt, .json, .jsonl, or CoNLL for ner"),
@@ -211,18 +197,18 @@ def finetune(options: argparse.Namespace) -> None:
     if is_study and ("seed" in names or (rates is not None and "learning_rate" in names)):
         raise InputError("a study sets the seed and the --learning-rates; omit their other options")
     if detect_format(locate(options.pretrained)) is keras_hub_preset:
-        start_keras(options)  # before KerasHub computes the configuration
-    arguments = {"changes": changes, **values(options, "pretrained", "teacher")}
-    task, recipe, teacher = finetune_settings(options.task, options.recipe, **arguments)
+        program.start_keras(options)  # before KerasHub computes the configuration
+    arguments = {"changes": changes, **program.values(options, "pretrained", "teacher")}
+    task, recipe, teacher = settings.finetune_settings(options.task, options.recipe, **arguments)
     if not any(map(is_tfds, data.values() if isinstance(data, dict) else [data])):
-        data = read_task_data(task, data)
+        data = settings.read_task_data(task, data)
     config = stored_config(options.pretrained)
     task.check_encoder(config)
     is_worker = "TF_CONFIG" in os.environ  # only the first worker writes
-    if isinstance(data, TaskData) and not is_study and not is_worker:
-        settings = data.run_settings(recipe, teacher, pretrained=options.pretrained)
-        check_run(options.output, settings)
-    start_keras(options)
+    if isinstance(data, settings.TaskData) and not is_study and not is_worker:
+        known = data.run_settings(recipe, teacher, pretrained=options.pretrained)
+        check_run(options.output, known)
+    program.start_keras(options)
     from bert_keras.runs.finetune import finetune
 
     def run(recipe: FinetuneRecipe, output: StrPath) -> dict:
@@ -230,12 +216,12 @@ def finetune(options: argparse.Namespace) -> None:
         inputs = {"pretrained": options.pretrained, "data": data, "teacher": teacher}
         return finetune(task, recipe, output=output, features=features, **inputs).scores
 
-    with devices(options, hidden_size=config.hidden_size, trains_several=is_study):
+    with program.devices(options, hidden_size=config.hidden_size, trains_several=is_study):
         if is_study:
             from bert_keras.runs.study import study
 
             rates = [recipe.learning_rate] if rates is None else rates or recipe.learning_rates
-            arguments = {"learning_rates": rates, **values(options, "seeds", "output")}
+            arguments = {"learning_rates": rates, **program.values(options, "seeds", "output")}
             print(study(run, recipe, metric=task.metric, **arguments))
             print_field("report", os.path.join(options.output, "report.html"))
             return
@@ -262,13 +248,13 @@ def _finetuning_data(options: argparse.Namespace) -> str | dict[str, str]:
     return data or ({"train": train, "dev": dev} if dev else {"train": train})
 
 
-@command(
+@program.command(
     option("table", "TABLE", TABLES, choices=tuple(EXPERIMENTS)),
     option("--scale", "SCALE", "tiny (an hour), small or paper (GPUs)", "tiny", choices=(*SCALES,)),
     required("--data", "DIR", "folder with corpus/*.txt, glue/MNLI, squad, ..."),
     option("-o --output", "DIR", "folder of all runs (required without --dry-run)"),
     flag("--dry-run", "print the stages and their steps and write nothing"),
-    *DEVICES,
+    *program.DEVICES,
     examples="  bert-keras reproduce table5 --scale small --data data --output table5",
 )
 def reproduce(options: argparse.Namespace) -> None:
@@ -276,12 +262,12 @@ def reproduce(options: argparse.Namespace) -> None:
     _require_output(options)
     experiment, scale = EXPERIMENTS[options.table], SCALES[options.scale]
     scale.experiment(experiment).inputs(options.data)  # raises InputError without data
-    start_keras(options)
+    program.start_keras(options)
     from bert_keras.experiments.run import plan, reproduce
 
     if options.dry_run:
         print(plan(experiment, scale, data=options.data))
         return
-    with devices(options, trains_several=True):
+    with program.devices(options, trains_several=True):
         reproduce(experiment, scale, data=options.data, output=options.output)
     print_field("report", f"{options.output}/report.html and report.md")

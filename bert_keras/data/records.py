@@ -10,8 +10,7 @@ import numpy as np
 
 from bert_keras.data.batches import Batches
 from bert_keras.data.objectives import MASKED_AND_LABELLED, DynamicMasking, PretrainingExamples
-from bert_keras.data.parsing import RecordParser
-from bert_keras.data.record_file import common_schema, read_records, record_files
+from bert_keras.data.record_file import RecordParser, common_schema, read_records, record_files
 from bert_keras.errors import InputError, suggest_keyword_names
 from bert_keras.files import StrPath
 

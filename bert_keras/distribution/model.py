@@ -1,5 +1,6 @@
-"""A keras.Model with gradient accumulation."""
+"""A keras.Model with gradient accumulation, and compiled calls of a model without training."""
 
+from collections.abc import Callable, Collection
 from typing import Any
 
 import keras
@@ -164,3 +165,26 @@ def _entry(structure, name):
 
 def _num_rows(structure):
     return ops.shape(keras.tree.flatten(structure)[0])[0]
+
+
+def compile_call(call: Callable, model: keras.Model, *, names: Collection[str] = ()) -> Callable:
+    """Compiles a function that calls a model without dropout and changes no weights.
+
+    With TensorFlow, one trace serves batches of every size and length. JAX compiles each shape. The
+    compiled function reads the current weights. `names` are the keys of its argument if this is a
+    dict of int32 arrays [B, T].
+    """
+    if keras.config.backend() == "tensorflow":
+        import tensorflow as tf
+
+        spec = [dict.fromkeys(names, tf.TensorSpec((None, None), tf.int32))] if names else None
+        options = {"input_signature": spec, "reduce_retracing": not names, "autograph": False}
+        return tf.function(call, **options)
+    import jax
+
+    @jax.jit
+    def stateless(weights, *batch):
+        with keras.StatelessScope(state_mapping=zip(model.variables, weights, strict=True)):
+            return call(*batch)
+
+    return lambda *batch: stateless([weight.value for weight in model.variables], *batch)

@@ -5,9 +5,8 @@ import dataclasses
 from bert_keras.config import SINGLE, ModelMetadata, numbered_labels
 from bert_keras.downstream.classification import TABLE_TASKS
 from bert_keras.downstream.glue import GLUE_TASKS
-from bert_keras.downstream.korean.questions import QUESTION_TASKS
 from bert_keras.downstream.korean.tags import TAG_TASKS
-from bert_keras.downstream.korean.texts import KOREAN_TASKS
+from bert_keras.downstream.korean.texts import KOREAN_TASKS, QUESTION_TASKS
 from bert_keras.downstream.ner.features import NER_FEATURES_TASK
 from bert_keras.downstream.ner.task import NER_TASK, POS_TASK
 from bert_keras.downstream.sentences.pairs import SENTENCE_PAIRS_TASK

@@ -10,7 +10,7 @@ from tqdm import tqdm
 
 from bert_keras.data.batches import batches_of
 from bert_keras.data.encoded import Encoded, longest_first_batches
-from bert_keras.distribution.forward import compile_call
+from bert_keras.distribution.model import compile_call
 
 
 class Predictor:

@@ -12,6 +12,7 @@ from typing import Any, NamedTuple
 import keras
 import numpy as np
 import tensorflow as tf
+from tensorflow.core.framework.types_pb2 import DataType
 from tensorflow_serving.apis.predict_pb2 import PredictRequest
 from tensorflow_serving.apis.prediction_log_pb2 import PredictionLog, PredictLog
 from tqdm import tqdm
@@ -20,28 +21,15 @@ from bert_keras.checkpoints.checkpoint import require_vocabulary
 from bert_keras.config import ModelMetadata
 from bert_keras.data.record_file import PREDICTION_FEATURES
 from bert_keras.errors import InputError, check_count, check_least
-from bert_keras.exporting.litert import signature_definitions, write_litert
-from bert_keras.exporting.servable import (
-    TEXT_SIGNATURE,
-    Exporter,
-    Signature,
-    checked_tensors,
-    input_specs,
-    set_while_tracing,
-)
+from bert_keras.exporting import servable
+from bert_keras.exporting.servable import TEXT_SIGNATURE, Signature, input_specs
 from bert_keras.exporting.text_ops.text_to_inputs import TextToInputs
 from bert_keras.exporting.verify import run_in_fresh_process, to_arrays
 from bert_keras.files import StrPath, atomic_folder, write_json
 from bert_keras.kinds.kind import Kind
 from bert_keras.kinds.known import KINDS
-from bert_keras.serving.version_folder import (
-    FORMATS,
-    LITERT,
-    METADATA,
-    WARMUP,
-    check_version,
-    file_digests,
-)
+from bert_keras.serving import version_folder
+from bert_keras.serving.version_folder import FORMATS, METADATA
 from bert_keras.text.fast_tokenizer import write_vocabulary
 from bert_keras.text.packing import pack
 from bert_keras.text.tokenizer import TextTokenizer
@@ -64,7 +52,7 @@ _EXAMPLE: dict[str, Any] = {
 class ExportPlan(NamedTuple):
     """How a model is exported."""
 
-    exporter: Exporter
+    exporter: servable.Exporter
     settings: dict[str, Any]  # keyword arguments of `exporter.make`
     metadata: ModelMetadata
     tokenizer: TextTokenizer
@@ -90,7 +78,7 @@ def export_plan(
         num_texts: The number of texts of a classifier, 1 or 2; None for the number in the metadata.
     """
     check_count("max_length", max_length)
-    check_version(Path(path))
+    version_folder.check_version(Path(path))
     kind = KINDS.get(metadata.model, Kind)
     if not kind.signatures or (kind.signatures == "masked_lm" and metadata.config.is_causal):
         causal = "causal " * metadata.config.is_causal
@@ -177,12 +165,12 @@ def write_version(
             max_length=max_length,
             shortens_first=vocabulary.shortens_first,
         )
-        with set_while_tracing([getattr(model, "encoder", model)], "skips_padding"):
+        with servable.set_while_tracing([getattr(model, "encoder", model)], "skips_padding"):
             signatures, from_tensors = plan.exporter.make(model, reader, **plan.settings)
         text_inputs = [*input_specs(signatures[TEXT_SIGNATURE])]
         least, most = vocabulary.num_specials(len(text_inputs)) + 1, model.config.max_positions
         check_least(plan.metadata, least, "max_length", most=most)
-        signatures["tensors"] = checked_tensors(
+        signatures["tensors"] = servable.checked_tensors(
             signatures["tensors"], config=model.config, cls_id=vocabulary.cls_id
         )
         long = " ".join(f"Anna {n} met Bob {n * n} in Lyon." for n in range(max_length // 2 + 1))
@@ -225,15 +213,71 @@ def write_version(
             stored["signatures"] = signature_definitions(signatures)
             write_vocabulary(vocabulary, partial_folder / "assets")
             specs = input_specs(signatures["tensors"])
-            write_litert(model, specs, partial_folder / LITERT, is_int8=is_int8)
+            write_litert(model, specs, partial_folder / version_folder.LITERT, is_int8=is_int8)
             write_json(partial_folder / METADATA, stored)
             outputs = run_in_fresh_process(partial_folder, [*samples, example], format="litert")
             check_outputs(outputs, samples, expected)
             bar.update()
         stored["example"]["prediction"] = {name: rows[0] for name, rows in outputs[-1].items()}
-        stored["files"] = file_digests(partial_folder)
+        stored["files"] = version_folder.file_digests(partial_folder)
         write_json(partial_folder / METADATA, stored)
     return folder
+
+
+def write_litert(
+    model: keras.Model, specs: Mapping[str, tf.TensorSpec], path: Path, *, is_int8: bool = False
+) -> None:
+    """Converts a Keras model to a LiteRT file whose inputs have the sizes of each call.
+
+    Args:
+        model: The model, which is called with the inputs of `specs` by name.
+        specs: Specs of int32 tensors; dimensions that are None may have any size.
+        path: The file to write.
+        is_int8: Whether to store the kernels of dense layers and the embeddings in 8 bits. LiteRT
+            then multiplies them with activations that it rounds to 8 bits at run time.
+    """
+
+    def logits(**inputs):
+        outputs = model(inputs, training=False)
+        return outputs if isinstance(outputs, dict) else {"logits": outputs}
+
+    traceable: Any = tf.function(logits, autograph=False)
+    attentions = [block.attention for block in getattr(model, "encoder", model).blocks]
+    with servable.set_while_tracing(attentions, "is_plain"):
+        function = traceable.get_concrete_function(**specs)
+    module: Any = tf.Module()
+    module.weights = [each.value for each in model.weights]
+    converter = tf.lite.TFLiteConverter.from_concrete_functions([function], module)
+    if is_int8:
+        converter.optimizations = [tf.lite.Optimize.DEFAULT]
+    path.write_bytes(converter.convert())
+
+
+def signature_definitions(signatures: Mapping[str, Signature]) -> dict[str, dict]:
+    """Returns the SignatureDefs of signatures as TF Serving's metadata response shows them."""
+
+    def infos(name: str, specs: Mapping[str, Any]) -> dict[str, dict]:
+        return {
+            each: {
+                "dtype": DataType.Name(spec.dtype.as_datatype_enum),
+                "tensor_shape": {
+                    "dim": [{"size": str(size or -1), "name": ""} for size in spec.shape],
+                    "unknown_rank": False,
+                },
+                "name": f"{name}_{each}:0",
+            }
+            for each, spec in sorted(specs.items())
+        }
+
+    return {
+        name: {
+            "inputs": infos(name, input_specs(signature)),
+            "outputs": infos(name, signature.structured_outputs),
+            "method_name": "tensorflow/serving/predict",
+            "defaults": {},
+        }
+        for name, signature in signatures.items()
+    }
 
 
 def _requests(
@@ -267,7 +311,7 @@ def _requests(
 
 def write_warmup(folder: str | os.PathLike, requests: Sequence[dict], *, name: str) -> None:
     """Adds the requests without which TF Serving does not load a version of the model `name`."""
-    path = Path(folder) / WARMUP
+    path = Path(folder) / version_folder.WARMUP
     path.parent.mkdir(exist_ok=True)
     with tf.io.TFRecordWriter(os.fspath(path)) as writer:
         for request in requests:

@@ -2,8 +2,7 @@
 
 from bert_keras.kinds.choice import Choice
 from bert_keras.kinds.classifier import Classifier
-from bert_keras.kinds.embedder import Embedder
-from bert_keras.kinds.encoder import Encoder
+from bert_keras.kinds.embedder import Embedder, Encoder
 from bert_keras.kinds.kind import Kind
 from bert_keras.kinds.masked_lm import Discriminator, MaskedLM, Pretraining, ReplacedTokens
 from bert_keras.kinds.span import Span

@@ -14,7 +14,7 @@ from bert_keras.layers.primitives import IS_JAX, PADDING_SCORE, BertLayer, Dropo
 # in the window and not to the whole row.
 FAR_SCORE = 2 * PADDING_SCORE
 OUTSIDE_ID = -1  # sequence id of the positions before and after a row
-_LEAST_BLOCK = 32  # tokens; smaller matrix products are slow
+LEAST_BLOCK = 32  # tokens; smaller matrix products are slow
 
 
 class UnpaddedTokens(NamedTuple):
@@ -82,11 +82,6 @@ def window_bias(length: Any, *, window: int, dtype: str):
     return ops.expand_dims(ops.cast(is_far_TT, dtype), (0, 1)) * FAR_SCORE
 
 
-def blocks_are_cheaper(length: Any, *, window: int) -> bool:
-    """Returns whether blocks compute fewer scores, 3 x Q a token instead of T, or T is unknown."""
-    return not isinstance(length, int) or length > 3 * max(window // 2, _LEAST_BLOCK)
-
-
 def block_bias(ids_BT: Tensor, *, window: int, is_packed: bool, is_causal: bool, dtype: str):
     """Returns the bias [M, B, 1, Q, 3 x Q] of local attention in blocks.
 
@@ -99,7 +94,7 @@ def block_bias(ids_BT: Tensor, *, window: int, is_packed: bool, is_causal: bool,
         is_packed: Whether a row may have several sequences.
         is_causal: Whether later tokens are excluded.
     """
-    length, size = ops.shape(ids_BT)[1], max(window // 2, _LEAST_BLOCK)
+    length, size = ops.shape(ids_BT)[1], max(window // 2, LEAST_BLOCK)
     size = min(size, length) if isinstance(length, int) else ops.minimum(size, length)
     count = (length + size - 1) // size
     # Shifted by 1, so that the zeros that pad the blocks become OUTSIDE_ID after the shift back.
@@ -200,7 +195,6 @@ class SelfAttention(BertLayer):
         self.key_dense = self._dense("key", size, size)
         self.value_dense = self._dense("value", size, size)
         self.output_dense = self._dense("output", size, size)
-        self.built = True
 
     def call(self, hidden: Tensor, pattern: AttentionPattern, training: bool = False):
         if isinstance(pattern, KernelPattern):

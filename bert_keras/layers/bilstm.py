@@ -41,7 +41,6 @@ class BiLSTM(BertLayer):
         for layer in self.directions:
             layer.build(vectors_shape)
             vectors_shape = layer.compute_output_shape(vectors_shape)
-        self.built = True
 
     def call(self, vectors: Tensor, word_mask: Tensor, training: bool = False):
         for layer in self.directions:
@@ -61,7 +60,6 @@ class LayerMix(BertLayer):
         shape = (features_shape[-2],)
         self.layer_logits = self.add_weight(name="layer_logits", shape=shape, initializer="zeros")
         self.scale = self.add_weight(name="scale", shape=(), initializer="ones")
-        self.built = True
 
     def call(self, features: Tensor):
         weights_K1 = ops.expand_dims(softmax(self.layer_logits) * self.scale, axis=-1)

@@ -47,7 +47,6 @@ class FeedForward(BertLayer):
         units = 2 * inner if self.is_gated else inner
         self.intermediate_dense = self._dense("intermediate", size, units)
         self.output_dense = self._dense("output", inner, size)
-        self.built = True
 
     def call(self, hidden: Tensor, training: bool = False):
         activated = partial(activate, activation=self.activation, training=training)
@@ -121,7 +120,6 @@ class EncoderBlock(BertLayer):
         norms = [self.attention_norm] if self.attention_norm else []
         for layer in (self.attention, *norms, self.feed_forward, self.feed_forward_norm):
             layer.build(hidden_shape)
-        self.built = True
 
     def call(self, hidden: Tensor, pattern: AttentionPattern, training: bool = False):
         # X = B x T. With two dimensions a dense layer and the following residual are fused.

@@ -58,6 +58,7 @@ class BertEmbeddings(BertLayer):
         self.max_positions, self.position_offset = max_positions, position_offset
         self.has_positions, self.has_biases = has_positions, has_biases
         self.initializer_stddev = initializer_stddev
+        self.projection = None
         self.norm = self._norm("norm", epsilon=layer_norm_epsilon)
         self.dropout = Dropout(dropout_rate, dtype=self.dtype_policy, name="dropout")
 
@@ -77,7 +78,6 @@ class BertEmbeddings(BertLayer):
         self.norm.build((None, None, size))
         if self.embedding_size:
             self.projection = self._dense("projection", size, self.hidden_size)
-        self.built = True
 
     def call(
         self,
@@ -86,10 +86,10 @@ class BertEmbeddings(BertLayer):
         position_ids: Tensor = None,
         training: bool = False,
     ):
-        sum_BTE = self._sum_tables(input_ids, segment_ids, position_ids, training=training)
-        return self.projection(sum_BTE) if self.embedding_size else sum_BTE
+        sum_BTE = self.sum_tables(input_ids, segment_ids, position_ids, training=training)
+        return sum_BTE if self.projection is None else self.projection(sum_BTE)
 
-    def _sum_tables(
+    def sum_tables(
         self, input_ids: Tensor, segment_ids: Tensor, position_ids: Tensor, *, training: bool
     ):
         """Returns the output before the projection, [B, T, E]; see `call`."""
@@ -148,17 +148,11 @@ class SharedEmbeddings(BertLayer):
         size = self.token_table.shape[-1]
         if size != self.hidden_size:
             self.projection = self._dense("projection", size, self.hidden_size)
-        self.built = True
 
-    def call(
-        self,
-        input_ids: Tensor,
-        segment_ids: Tensor,
-        position_ids: Tensor = None,
-        training: bool = False,
-    ):
-        sum_BTE = self.source._sum_tables(input_ids, segment_ids, position_ids, training=training)
-        return sum_BTE if self.projection is None else self.projection(sum_BTE)
+    call = BertEmbeddings.call
+
+    def sum_tables(self, *inputs: Tensor, training: bool):
+        return self.source.sum_tables(*inputs, training=training)
 
     @property
     def token_table(self):

@@ -77,7 +77,6 @@ class ClassificationHead(BertLayer):
     def build(self, pooled_shape: tuple):
         size, dtype = pooled_shape[-1], self.variable_dtype
         self.dense = self._dense("dense", size, self.num_labels, has_bias=True, dtype=dtype)
-        self.built = True
 
     def call(self, pooled: Tensor, training: bool = False):
         return self.dense(self.dropout(pooled, training=training))
@@ -220,7 +219,6 @@ class MaskedLMHead(BertLayer):
         self.output_bias = self.add_weight(
             name="output_bias", shape=(self.vocab_size,), initializer="zeros", autocast=False
         )
-        self.built = True
 
     def call(self, hidden: Tensor, positions: Tensor, token_table: Tensor):
         masked_XE = self.transform(states_at(hidden, positions))
@@ -273,7 +271,6 @@ class SentenceHead(BertLayer):
                 name, dtype = f"dense_{len(self.dense_layers)}", self.variable_dtype
                 layer = self._dense(name, size, module.units, has_bias=module.has_bias, dtype=dtype)
                 self.dense_layers.append(layer)
-        self.built = True
 
     def call(self, hidden: Tensor, input_mask: Tensor):
         dtype = keras.backend.result_type(hidden.dtype, "float32")

@@ -29,10 +29,7 @@ def draw_dropout(dropout: keras.layers.Dropout) -> tuple[float, Array]:
 
 
 def _kept(shape, *first, width: int, key, rate: float):
-    """Returns whether to keep each element of a block of an array with rows of `width`.
-
-    `first` is the row and the column at which the block begins.
-    """
+    """Returns which elements of a block to keep; `first` is the row and column of its start."""
     rows, columns = (
         lax.broadcasted_iota(jnp.uint32, shape, axis) + jnp.asarray(index).astype(jnp.uint32)
         for axis, index in enumerate(first)

@@ -8,7 +8,7 @@ import keras
 from keras import ops
 
 from bert_keras.config import BertConfig
-from bert_keras.kinds.encoder import Encoder
+from bert_keras.kinds.embedder import Encoder
 from bert_keras.layers import attention, primitives
 from bert_keras.layers.bilstm import BiLSTM
 from bert_keras.layers.block import EncoderBlock, call_recomputed
@@ -146,7 +146,6 @@ class BertEncoder(Pretrained):
                 layer.build((None, None, self.config.hidden_size))
         if self.pooler is not None:
             self.pooler.build((None, self.config.hidden_size))
-        self.built = True
 
     def states(self, inputs: dict, training: bool = False) -> EncoderStates:
         """Returns the hidden states and the attention probabilities of every layer.
@@ -201,10 +200,7 @@ class BertEncoder(Pretrained):
     def _patterns(
         self, inputs: dict, *, has_probabilities: bool, training: bool
     ) -> dict[bool, attention.AttentionPattern]:
-        """Returns the patterns of blocks with global (key False) and local (True) attention.
-
-        With `has_probabilities`, the blocks return the probabilities of all pairs of tokens.
-        """
+        """Returns the patterns of blocks with global (key False) and local (True) attention."""
         config, dtype, window = self.config, self.compute_dtype, self.config.local_window
         mask, length = inputs["input_mask"], ops.shape(inputs["input_ids"])[1]
         tokens = None
@@ -218,7 +214,9 @@ class BertEncoder(Pretrained):
             bias = bias + attention.causal_bias(length, dtype=dtype)
         rotation, local_rotation = self._rotations(inputs, length)
         pattern = attention.FullPattern(bias, rotation, tokens)
-        has_blocks = not has_probabilities and attention.blocks_are_cheaper(length, window=window)
+        # Blocks compute 3 x Q scores a token instead of T, which may be unknown.
+        least = 3 * max(window // 2, attention.LEAST_BLOCK)
+        has_blocks = not has_probabilities and (not isinstance(length, int) or length > least)
         if window and not has_blocks:
             bias = bias + attention.window_bias(length, window=window, dtype=dtype)
             return {False: pattern, True: attention.FullPattern(bias, local_rotation, tokens)}

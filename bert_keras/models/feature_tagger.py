@@ -74,7 +74,6 @@ class WordTagger(GlobalBatchModel, ConfiguredModel):
             self.layer_mix.build((None, None, len(self.feature_layers), self.config.hidden_size))
         self.bilstm.build((None, None, self.vector_size))
         self.token_labels.build((None, None, 2 * self.lstm_units))
-        self.built = True
 
     def call(self, inputs: dict, training: bool = False):
         features_BWKD, word_mask_BW = inputs["features"], inputs["word_mask"]

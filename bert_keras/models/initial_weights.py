@@ -5,7 +5,6 @@ import itertools
 import numpy as np
 from keras import ops
 
-from bert_keras.config import BertConfig
 from bert_keras.errors import InputError
 from bert_keras.layers.embeddings import BertEmbeddings
 from bert_keras.models.encoder import BertEncoder
@@ -13,17 +12,6 @@ from bert_keras.models.encoder import BertEncoder
 LARGEST_SCORE = 11.0  # attention score of the token to which a head attends, before the softmax
 WAVELENGTH_RATIO = 100.0  # the longest wavelength of the positions divided by the shortest
 OUTPUT_SCALE = 0.2  # a factor of the last kernel of each attention and feed-forward network
-
-
-def check_local_attention(config: BertConfig) -> None:
-    """Raises InputError if `start_with_local_attention` does not support a configuration."""
-    has_parts = not (config.is_rotary or config.shares_layers or config.embedding_size)
-    is_even = config.hidden_size // config.num_heads % 2 == 0 and config.hidden_size % 4 == 0
-    if not (has_parts and is_even and config.num_heads > 1):
-        raise InputError(
-            "local-attention needs learned positions, several heads of an even size, a hidden size "
-            "that is a multiple of 4, no shared blocks and no embedding_size; choose normal"
-        )
 
 
 def start_with_local_attention(encoder: BertEncoder) -> None:
@@ -39,7 +27,13 @@ def start_with_local_attention(encoder: BertEncoder) -> None:
     and Kolter 2023, "Mimetic initialization of self-attention layers"; Zhang et al. 2019, "Fixup".
     """
     config = encoder.config
-    check_local_attention(config)
+    has_parts = not (config.is_rotary or config.shares_layers or config.embedding_size)
+    is_even = config.hidden_size // config.num_heads % 2 == 0 and config.hidden_size % 4 == 0
+    if not (has_parts and is_even and config.num_heads > 1):
+        raise InputError(
+            "local-attention needs learned positions, several heads of an even size, a hidden size "
+            "that is a multiple of 4, no shared blocks and no embedding_size; choose normal"
+        )
     half, head_size = config.hidden_size // 2, config.hidden_size // config.num_heads
     frequencies = WAVELENGTH_RATIO ** -np.linspace(0, 1, half // 2, endpoint=False)
     if isinstance(embeddings := encoder.embeddings, BertEmbeddings):

@@ -107,7 +107,6 @@ class BertReplacedTokenPretrainer(TaskModel):
             self.encoder.embeddings, config.hidden_size, dtype=dtype, name="embeddings"
         )
         self.generator = BertMaskedLM(config, embeddings=embeddings, dtype=dtype, name="generator")
-        self.built = True
 
     @property
     def encoders(self):

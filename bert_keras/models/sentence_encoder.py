@@ -12,7 +12,7 @@ from tqdm import tqdm
 from bert_keras.config import BertConfig, EmbeddingConfig, ModelMetadata
 from bert_keras.data.encoded import longest_first_batches
 from bert_keras.data.record_file import SEQUENCE_FEATURES
-from bert_keras.distribution.forward import compile_call
+from bert_keras.distribution.model import compile_call
 from bert_keras.errors import InputError, check_count, suggest_keyword_names
 from bert_keras.kinds.embedder import Embedder
 from bert_keras.layers.heads import SentenceHead

@@ -64,7 +64,6 @@ class TaskModel(GlobalBatchModel, Pretrained):
             # The masked-LM head uses the token embedding table as its decoder.
             table = (None, self.encoder.token_table.shape) if name == "masked_lm" else ()
             getattr(self, name).build((None, None, self.config.hidden_size), *table)
-        self.built = True
 
 
 def flat_rows(inputs: dict) -> dict:

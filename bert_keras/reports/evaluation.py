@@ -91,8 +91,3 @@ def label_scores(
 def example_cells(example: Any) -> list[Value]:
     """Returns the line number of an example and its texts."""
     return [mark("", note=example.location.rpartition(", ")[2]), *example.texts]
-
-
-def decimals(*values: float) -> list[str]:
-    """Formats values with two decimals, for columns with both small and large numbers."""
-    return [f"{value:,.2f}" for value in values]

@@ -6,8 +6,8 @@ from dataclasses import dataclass, field
 from itertools import zip_longest
 from typing import TYPE_CHECKING, Any
 
-from bert_keras.checkpoints.checkpoint import Checkpoint, TextCheckpoint
-from bert_keras.checkpoints.formats import absolute_path, open_text_checkpoint
+from bert_keras.checkpoints.checkpoint import TextCheckpoint
+from bert_keras.checkpoints.formats import open_text_checkpoint
 from bert_keras.config import ModelMetadata
 from bert_keras.downstream.task import fixed
 from bert_keras.errors import InputError, check_range, print_field
@@ -34,25 +34,28 @@ class Distillation:
         check_range(self, "a number above 0", "temperature")
         check_range(self, "0 or a number above it", "alpha_soft", "alpha_labels", "alpha_cosine")
 
-    @classmethod
-    def of_pretraining(cls, teacher: StrPath) -> "Distillation":
-        """Returns the settings of DistilBERT's pretraining (the README of its code)."""
-        path = absolute_path(teacher)
-        return cls(teacher=path, alpha_soft=5.0, alpha_labels=2.0, alpha_cosine=1.0)
 
-    @classmethod
-    def of_task(cls, teacher: StrPath) -> "Distillation":
-        """Returns the settings of DistilBERT's fine-tuning (run_squad_w_distillation.py)."""
-        path = absolute_path(teacher)
-        return cls(teacher=path, alpha_soft=0.5, alpha_labels=0.5, alpha_cosine=0.0)
+# DistilBERT's pretraining (README of its code) and fine-tuning (run_squad_w_distillation.py)
+OF_PRETRAINING = {"alpha_soft": 5.0, "alpha_labels": 2.0, "alpha_cosine": 1.0}
+OF_TASK = {"alpha_soft": 0.5, "alpha_labels": 0.5, "alpha_cosine": 0.0}
 
 
-@dataclass(frozen=True)
 class Teacher:
-    """A checkpoint that `open_teacher` has checked against its student."""
+    """The checkpoint of a teacher, whose vocabulary and labels must be the student's."""
 
-    checkpoint: Checkpoint
-    distillation: Distillation
+    def __init__(
+        self, distillation: Distillation, *, student: ModelMetadata, vocabulary: Vocabulary
+    ):
+        self.distillation, source = distillation, distillation.teacher
+        self.checkpoint = open_text_checkpoint(source)
+        metadata, config = self.checkpoint.metadata, self.checkpoint.metadata.config
+        check_same_vocabulary(self.checkpoint, vocabulary, source=source)
+        needed = {
+            "lowercase": (metadata.lowercase, student.lowercase),
+            "is_causal": (config.is_causal, student.config.is_causal),
+            "labels": (metadata.labels, student.labels),
+        }
+        check_fit(needed, source=source, remedy="choose another teacher")
 
     def teach(self, student: "TaskModel", *, metadata: ModelMetadata) -> "Distiller":
         """Loads the teacher and combines it with the student into a Distiller, not yet compiled."""
@@ -64,22 +67,6 @@ class Teacher:
         model = type(student).from_checkpoint(self.checkpoint, metadata=metadata, source=path)
         print_field("teacher", f"{path}: {model.count_params():,} parameters")
         return Distiller(student, model, **settings)
-
-
-def open_teacher(
-    distillation: Distillation, *, student: ModelMetadata, vocabulary: Vocabulary
-) -> Teacher:
-    """Opens the checkpoint of a teacher, whose vocabulary and labels must be the student's."""
-    checkpoint, source = open_text_checkpoint(distillation.teacher), distillation.teacher
-    metadata, config = checkpoint.metadata, checkpoint.metadata.config
-    check_same_vocabulary(checkpoint, vocabulary, source=source)
-    needed = {
-        "lowercase": (metadata.lowercase, student.lowercase),
-        "is_causal": (config.is_causal, student.config.is_causal),
-        "labels": (metadata.labels, student.labels),
-    }
-    check_fit(needed, source=source, remedy="choose another teacher")
-    return Teacher(checkpoint, distillation)
 
 
 def check_fit(needed: Mapping[str, tuple[Any, Any]], *, source: StrPath, remedy: str) -> None:

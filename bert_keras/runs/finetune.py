@@ -18,7 +18,7 @@ from bert_keras.runs.task_run import TaskRun
 from bert_keras.training.callbacks import FitSettings
 from bert_keras.training.evaluations import Evaluations
 from bert_keras.training.loop import fit_resumable
-from bert_keras.training.tensorboard import NormsByLayer, write_hyperparameters
+from bert_keras.training.tensorboard import NormsByLayer
 
 
 @suggest_keyword_names
@@ -132,15 +132,9 @@ def _train(run: TaskRun, output: Path) -> dict:
         "train_rows": len(run.rows),
         "dev_rows": len(run.dev_examples),
     }
-    _save_best(run, output, scores)
-    return outcome.write_scores(output, scores)
-
-
-def _save_best(run: TaskRun, output: Path, scores: dict) -> None:
-    """Writes the model and the hyperparameters of the run."""
     files = {name: Path(run.files.get(name, "a tenth of train")).name for name in ("train", "dev")}
-    hyperparameters = dataclasses.asdict(run.recipe)
-    sections = {"Data": files, "Task": run.task.settings(), "Recipe": hyperparameters}
+    recipe = dataclasses.asdict(run.recipe)
+    sections = {"Data": files, "Task": run.task.settings(), "Recipe": recipe}
     save_model(
         run.model,
         output / outcome.MODEL,
@@ -149,7 +143,4 @@ def _save_best(run: TaskRun, output: Path, scores: dict) -> None:
         overwrite=True,  # a run that was killed may have written it
         sections=sections | {"Scores on dev": scores},
     )
-    values = {"task": run.task.name, **hyperparameters}
-    if run.distillation is not None:
-        values["distillation"] = dataclasses.asdict(run.distillation)
-    write_hyperparameters(output / "logs", values)
+    return outcome.write_scores(output, scores)

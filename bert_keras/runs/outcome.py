@@ -7,16 +7,9 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from bert_keras import files
 from bert_keras.checkpoints import native
 from bert_keras.errors import InputError, listed, print_field
-from bert_keras.files import (
-    StrPath,
-    check_folder,
-    json_object,
-    locked_folder,
-    refuse_existing,
-    write_json,
-)
 
 RECIPE, SCORES, MODEL = "recipe.json", "scores.json", "model"
 
@@ -41,7 +34,7 @@ class RunResult:
 
 
 @contextlib.contextmanager
-def claimed_output(output: StrPath, settings: Mapping[str, Any]) -> Iterator[Path]:
+def claimed_output(output: files.StrPath, settings: Mapping[str, Any]) -> Iterator[Path]:
     """Locks the output folder of a run and writes its recipe; an existing run may continue there.
 
     A folder that contains only a recipe may be reused by another run, because a run that fails its
@@ -56,28 +49,28 @@ def claimed_output(output: StrPath, settings: Mapping[str, Any]) -> Iterator[Pat
         return
     check_run(output)
     output.mkdir(parents=True, exist_ok=True)
-    with locked_folder(output):
+    with files.locked_folder(output):
         if _names(output) <= {RECIPE}:
-            write_json(output / RECIPE, settings)
+            files.write_json(output / RECIPE, settings)
         _check_same(output, settings)
         yield output
 
 
-def check_run(output: StrPath, known: Mapping[str, Any] | None = None) -> None:
+def check_run(output: files.StrPath, known: Mapping[str, Any] | None = None) -> None:
     """Checks that a run may start or continue in a folder; `known` are some of its settings."""
     output = Path(output)
-    check_folder(output)
+    files.check_folder(output)
     names = _names(output) if output.exists() else set()
     if names and RECIPE not in names:
-        refuse_existing(output)
+        files.refuse_existing(output)
     if names and read_scores(output) is None:  # the end of the run writes the model
-        refuse_existing(output / MODEL, replaces=native.FILES)
+        files.refuse_existing(output / MODEL, replaces=native.FILES)
     if known and names - {RECIPE}:
         _check_same(output, known)
 
 
 def _check_same(output: Path, settings: Mapping[str, Any]) -> None:
-    old = _flatten(json_object(output / RECIPE))
+    old = _flatten(files.json_object(output / RECIPE))
     new = _flatten(json.loads(json.dumps(settings)))  # tuples become lists
     if "files" in settings:
         new = dict.fromkeys(old) | new
@@ -108,14 +101,14 @@ def _flatten(values: dict, prefix: str = "") -> dict:
 
 def write_scores(output: Path, scores: dict) -> dict:
     """Writes the scores of a finished run and returns them."""
-    write_json(output / SCORES, scores)
+    files.write_json(output / SCORES, scores)
     return scores
 
 
 def read_scores(output: Path) -> dict | None:
     """Returns the scores of a finished run, or None if it has not finished or has no model."""
     is_finished = (output / SCORES).is_file() and (output / MODEL).is_dir()
-    return json_object(output / SCORES) if is_finished else None
+    return files.json_object(output / SCORES) if is_finished else None
 
 
 def finished_scores(output: Path) -> dict | None:

@@ -18,26 +18,22 @@ from bert_keras.checkpoints.pretrained import save_model
 from bert_keras.config import BertConfig
 from bert_keras.data.batches import Batches, input_errors
 from bert_keras.distribution.strategy import check_one_machine, is_chief, num_devices
-from bert_keras.downstream.minimal_pairs import read_pairs
-from bert_keras.errors import InputError, counted, suggest_keyword_names
+from bert_keras.errors import counted, suggest_keyword_names
 from bert_keras.files import StrPath, readable_size
 from bert_keras.models.distiller import Distiller
 from bert_keras.models.initial_weights import start_with_local_attention
-from bert_keras.models.pretrainer import MaskedLMModel
 from bert_keras.models.task_models import TaskModel
 from bert_keras.runs import outcome
 from bert_keras.runs.distillation import Distillation, check_fit
-from bert_keras.runs.evaluate import evaluate
 from bert_keras.runs.pretrain_inputs import PretrainInputs
 from bert_keras.runs.pretraining_tasks import evaluate_pretrainer
 from bert_keras.runs.recipes import PretrainRecipe
 from bert_keras.runs.settings import first_part, pretrain_settings
-from bert_keras.text.fast_tokenizer import tokenizer_of
 from bert_keras.training.callbacks import FitSettings, wait_for
 from bert_keras.training.loop import fit_resumable, for_devices
 from bert_keras.training.optimizer import OPTIMIZERS, SCHEDULES
 from bert_keras.training.states import load_training_state, training_state
-from bert_keras.training.tensorboard import NormsByLayer, write_hyperparameters
+from bert_keras.training.tensorboard import NormsByLayer
 
 WARMUP_STEPS, MEASURED_STEPS = 2, 10  # steps that `forecast` trains
 
@@ -50,7 +46,6 @@ def pretrain(
     output: StrPath,
     pretrained: StrPath | None = None,
     teacher: StrPath | Distillation | None = None,
-    blimp: StrPath | None = None,
     **changes: Any,
 ) -> outcome.RunResult:
     """Pretrains a model on `records`/train*.tfrecord.
@@ -73,7 +68,6 @@ def pretrain(
             it lacks start with random weights. With a training state the run continues at its step,
             which `num_steps` includes, and reads the records from their beginning.
         teacher: A model from which to distil. It is not saved.
-        blimp: A folder of minimal pairs, such as BLiMP's, that the trained model scores.
         **changes: New values of fields of the recipe and the distillation, such as
             `num_steps=20_000` or `temperature=1.5`.
 
@@ -104,13 +98,9 @@ def pretrain(
     settings = {"files": inputs.file_states(), "records": os.path.realpath(records)}
     if (starting_point := inputs.starting_point) is not None:
         settings |= {"start": starting_point.path, "start_step": str(starting_point.step)}
-    if blimp is not None:
-        if not issubclass(inputs.task.model, MaskedLMModel):
-            raise InputError(f"{recipe.objective} trains no language model; omit --blimp (blimp=)")
-        read_pairs(blimp)  # reports invalid files before the training
-        settings["blimp"] = os.path.realpath(blimp)
-    teaching = {"distillation": dataclasses.asdict(distillation)} if distillation else {}
-    settings |= teaching | dataclasses.asdict(recipe)
+    if distillation:
+        settings["distillation"] = dataclasses.asdict(distillation)
+    settings |= dataclasses.asdict(recipe)
     with outcome.claimed_output(output, settings) as folder:
         scores = outcome.finished_scores(folder)
         if scores is None and first is not None:
@@ -120,14 +110,11 @@ def pretrain(
             second = dataclasses.replace(recipe, seed=seed)
             inputs = PretrainInputs(second, pretrained=model, **sources)
         if scores is None:
-            hyperparameters = dataclasses.asdict(recipe) | teaching
-            scores = _train(inputs, folder, hyperparameters=hyperparameters, blimp=blimp)
+            scores = _train(inputs, folder)
     return outcome.RunResult(scores, folder / outcome.MODEL)
 
 
-def _train(
-    inputs: PretrainInputs, output: Path, *, hyperparameters: dict, blimp: StrPath | None
-) -> dict:
+def _train(inputs: PretrainInputs, output: Path) -> dict:
     """Trains in a claimed output folder; returns the scores as `pretrain` does."""
     recipe = inputs.recipe
     trained = build_pretrainer(inputs)
@@ -154,12 +141,6 @@ def _train(
         if not is_chief():
             return {}
         scores |= inputs.baselines()
-    if blimp is not None:
-        model.metadata = inputs.metadata
-        model.tokenizer = tokenizer_of(inputs.vocabulary, **inputs.metadata.tokenizer_settings)
-        for name, score in evaluate(model, task="blimp", data=blimp).items():
-            if name.startswith(("accuracy", "field ")):
-                scores[f"blimp {name}"] = score
     sections = {"Data": {"records": inputs.records.name}, "Recipe": dataclasses.asdict(recipe)}
     save_model(
         model,
@@ -170,7 +151,6 @@ def _train(
         state=training_state(trained) if recipe.last_step else None,
         sections=sections | {"Scores on held-out records": scores},
     )
-    write_hyperparameters(output / "logs", hyperparameters)
     return outcome.write_scores(output, scores)
 
 

@@ -19,20 +19,12 @@ from bert_keras.errors import InputError, check_unused
 from bert_keras.families import preset
 from bert_keras.files import StrPath, file_sha256, json_object
 from bert_keras.models.replaced_tokens import generator_size
-from bert_keras.runs.distillation import (
-    Distillation,
-    check_fit,
-    check_same_vocabulary,
-    open_teacher,
-)
+from bert_keras.runs import distillation
+from bert_keras.runs.distillation import Teacher, check_fit, check_same_vocabulary
 from bert_keras.runs.pretraining_tasks import pretraining_task
 from bert_keras.runs.recipes import PretrainRecipe
-from bert_keras.text.fast_tokenizer import (
-    BYTE_SPACE,
-    records_vocabulary,
-    vocabulary_file,
-    vocabulary_sha256,
-)
+from bert_keras.text import fast_tokenizer
+from bert_keras.text.fast_tokenizer import BYTE_SPACE, vocabulary_file, vocabulary_sha256
 from bert_keras.text.vocab import seems_lowercase
 
 MANIFEST = "manifest.json"  # written by bert-tfrecords build
@@ -86,10 +78,10 @@ class PretrainInputs:
         *,
         records: StrPath,
         pretrained: StrPath | None = None,
-        teacher: Distillation | None = None,
+        teacher: distillation.Distillation | None = None,
     ):
         self.recipe, self.records = recipe, Path(records)
-        self.vocabulary = vocabulary = records_vocabulary(records)
+        self.vocabulary = vocabulary = fast_tokenizer.records_vocabulary(records)
         self.files = record_files(self.records)
         self.held_out_files = sorted(map(str, self.records.glob("held-out*.tfrecord")))
         self.schema = common_schema([*self.files, *self.held_out_files])
@@ -102,7 +94,7 @@ class PretrainInputs:
         if teacher is not None:
             if self.metadata.task:  # only replaced-token detection sets it
                 raise InputError(f"the objective {recipe.objective} has no distillation")
-            self.teacher = open_teacher(teacher, student=self.metadata, vocabulary=vocabulary)
+            self.teacher = Teacher(teacher, student=self.metadata, vocabulary=vocabulary)
         self._training = Records(self.files, vocab_size=len(vocabulary))
         held_out = self.held_out_files
         self._held_out = Records(held_out, vocab_size=len(vocabulary)) if held_out else None

@@ -23,7 +23,7 @@ from bert_keras.downstream.task import Task, examples_file
 from bert_keras.errors import InputError, check_name, counted, listed, print_field
 from bert_keras.fields import help_texts
 from bert_keras.files import StrPath, check_exists, file_sha256
-from bert_keras.runs.distillation import Distillation
+from bert_keras.runs.distillation import OF_PRETRAINING, OF_TASK, Distillation
 from bert_keras.runs.recipes import FINETUNE, PRETRAIN, FinetuneRecipe, PretrainRecipe
 
 Changes = Mapping[str, Any] | Iterable[str]  # see `with_changes`
@@ -123,7 +123,7 @@ def pretrain_settings(
     chosen = named_recipe(PRETRAIN, recipe) if isinstance(recipe, str) else recipe
     changes = changes_by_field(changes)
     if teacher and not isinstance(teacher, Distillation):
-        teacher = Distillation.of_pretraining(teacher)
+        teacher = Distillation(teacher=absolute_path(teacher), **OF_PRETRAINING)
     if "num_steps" in changes:
         steps = {"num_warmup_steps": chosen.num_warmup_steps, "last_step": chosen.last_step}
         bare = dataclasses.replace(chosen, **dict.fromkeys(steps, 0))
@@ -167,7 +167,7 @@ def finetune_settings(
         print_field("recipe", f"{recipe}, because the hidden size is {size:,}")
     chosen = named_recipe(task_recipes(task.name), recipe) if isinstance(recipe, str) else recipe
     if teacher and not isinstance(teacher, Distillation):
-        teacher = Distillation.of_task(teacher)
+        teacher = Distillation(teacher=absolute_path(teacher), **OF_TASK)
     chosen, changed, distillation = with_changes(chosen, task, teacher or None, changes=changes)
     return changed, chosen, distillation
 

@@ -22,7 +22,7 @@ from bert_keras.errors import InputError, check_unused, print_field
 from bert_keras.files import StrPath
 from bert_keras.kinds.known import KINDS
 from bert_keras.models.loading import MODELS
-from bert_keras.runs.distillation import Distillation, open_teacher
+from bert_keras.runs.distillation import Distillation, Teacher
 from bert_keras.runs.recipes import FinetuneRecipe
 from bert_keras.runs.settings import TaskData, finetune_settings, read_task_data
 from bert_keras.training.optimizer import BertAdamW, LinearWarmupDecay
@@ -92,7 +92,7 @@ class TaskRun:
         self.metadata, self.teacher = self._build_metadata(), None
         if self.distillation is not None:
             student = {"student": self.metadata, "vocabulary": self.checkpoint.vocabulary}
-            self.teacher = open_teacher(self.distillation, **student)
+            self.teacher = Teacher(self.distillation, **student)
         keras.utils.set_random_seed(self.recipe.seed)
         self.model = self._build_model()
         self.trained = self._compile_trained()

@@ -26,6 +26,7 @@ _SHORT_ROW = 64
 _MIN_LENGTH_BITS = 6
 # A request that cannot be split may have this many times the positions of a normal run.
 _MAX_UNSPLIT_FACTOR = 16
+RETURN_SHARE = 0.1  # of the time of a run; the queue waits for the next requests of its clients
 _ALL = ...  # as an index, all rows
 
 
@@ -74,8 +75,6 @@ class Batcher:
         model: The model to run; `close` closes it.
         limits: The limits of a run and of a text.
         on_run: Called after each run with `num_requests` and its `seconds`.
-        return_share: How long the queue waits for the next requests of the last run's clients, as
-            a fraction of that run's time.
     """
 
     def __init__(
@@ -84,13 +83,11 @@ class Batcher:
         *,
         limits: Limits,
         on_run: Callable[..., None],
-        return_share: float = 0.1,
     ):
         self.model = model
         self._limits = limits
         self._max_positions = limits.max_batch_size * _SHORT_ROW  # of one run
         self._on_run = on_run
-        self._return_share = return_share
         self._queue: deque[_Part] = deque()
         self._changed = threading.Condition()
         self._closed = False
@@ -163,7 +160,7 @@ class Batcher:
             self._run(batch)
             with self._changed:
                 end, start = time.monotonic(), self._started.pop(threading.get_ident())
-                self._wait_deadline = end + self._return_share * (end - start)
+                self._wait_deadline = end + RETURN_SHARE * (end - start)
                 self._changed.notify_all()
         with self._changed:
             self._num_live_threads -= 1

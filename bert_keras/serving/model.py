@@ -80,7 +80,9 @@ class SessionModel(ServedModel):
         from tensorflow.core.protobuf.config_pb2 import ConfigProto, GraphOptions
         from tensorflow.core.protobuf.rewriter_config_pb2 import RewriterConfig
 
-        register_text_ops()
+        # Registers the ops of tensorflow-text, which TF Serving contains, without importing Keras.
+        package = Path(cast(Any, find_spec("tensorflow_text")).origin).parent
+        tf.load_library(str(package / "python" / "ops"))
         # TensorFlow's graph optimizers run once instead of twice, which saves a third of the
         # loading time. The disabled optimizers do not change an encoder's graph on a CPU and took a
         # third of the remaining time. No run became slower (tiny and base encoders, 1x128 to 8x24).
@@ -138,7 +140,7 @@ class SessionModel(ServedModel):
             fetch=[signature.outputs[name].name for name in sorted(signature.outputs)],
             run_options=config_pb2.RunOptions(timeout_in_ms=round(self._seconds * 1000)),
         )
-        return self._session._make_callable_from_options(options)
+        return self._session._make_callable_from_options(options)  # noqa: SLF001 - see above
 
     def predict(self, signature_name: str, tensors: Tensors) -> Tensors:
         """Runs a signature; if an op fails, the Refusal has the op's message."""
@@ -173,14 +175,6 @@ def _row_shapes(signature: dict) -> dict[str, list[int]]:
     )
     has_rows = all(shape[:1] == [-1] for shape in [*inputs.values(), *outputs.values()])
     return inputs if has_rows and all(-1 not in shape[1:] for shape in outputs.values()) else {}
-
-
-def register_text_ops() -> None:
-    """Registers the ops of tensorflow-text, which TF Serving contains, without importing Keras."""
-    import tensorflow as tf
-
-    package = Path(cast(Any, find_spec("tensorflow_text")).origin).parent
-    tf.load_library(str(package / "python" / "ops"))
 
 
 def _load_error(error: Any, folder: Path) -> LoadError:

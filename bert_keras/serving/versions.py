@@ -10,17 +10,12 @@ from pathlib import Path
 
 from bert_keras.errors import InputError
 from bert_keras.files import StrPath, check_exists
+from bert_keras.serving import version_folder
 from bert_keras.serving.batching import Batcher
 from bert_keras.serving.limits import Limits
 from bert_keras.serving.model import LoadError, ServedModel, SessionModel
 from bert_keras.serving.rest_api import CODES, Call, Refusal, read_predict
-from bert_keras.serving.version_folder import (
-    FORMATS,
-    LITERT,
-    changed_file,
-    is_version,
-    read_metadata,
-)
+from bert_keras.serving.version_folder import FORMATS, LITERT, is_version, read_metadata
 
 
 def chosen_versions(model_folder: StrPath, numbers: Sequence[int] = ()) -> dict[int, Path]:
@@ -44,7 +39,7 @@ def _selected(folder: Path, numbers: Sequence[int]) -> dict[int, Path]:
 
 def load_version(folder: Path, *, limits: Limits, on_run: Callable[..., None]) -> Batcher:
     """Loads a version and runs the example of its export; LoadError if that fails."""
-    if name := changed_file(folder):
+    if name := version_folder.changed_file(folder):
         raise LoadError("DATA_LOSS", f"{name} is not the file that bert-keras export wrote")
     model = open_model(folder, seconds=limits.seconds)
     try:

@@ -257,10 +257,7 @@ def packing_features(
 
 
 class _Runs(NamedTuple):
-    """Divides the flattened rows into alternating runs: padding, text, padding, ..., padding.
-
-    The run of a text includes the special tokens after and before it; padding may be empty.
-    """
+    """Alternating runs of the flattened rows: padding, text with special tokens, padding, ..."""
 
     is_first: np.ndarray  # bool [M], whether the text is the first of its sequence
     text_starts: np.ndarray  # int [M], index of the first token of each text

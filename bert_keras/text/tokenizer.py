@@ -263,11 +263,10 @@ class WordCache:
 
 
 class _ExceptionalCharacters:
-    """Finds characters that `tokenizers` treats differently; it tests each character once.
+    """Finds characters that `tokenizers` treats differently; it tests each character once."""
 
-    The library drops characters of private use, does not treat U+2B820 to U+2B91F as CJK, and has
-    other Unicode tables than Python for some hundred characters.
-    """
+    # The library drops characters of private use, does not treat U+2B820 to U+2B91F as CJK, and
+    # has other Unicode tables than Python for some hundred characters.
 
     def __init__(self, *, lowercase: bool):
         self._lowercase = lowercase

@@ -1,4 +1,4 @@
-"""Writes event files of TensorBoard, with norms and settings, and reads their curves."""
+"""Writes event files of TensorBoard, with norms, and reads their curves."""
 
 import math
 import os
@@ -66,21 +66,6 @@ class NormsByLayer(keras.callbacks.Callback):
                 name = re.sub(r"^layer_(\d)$", r"layer_0\1", layer[1]) if layer else "heads"
                 squares[name] += float(norm) ** 2
             logs |= {f"{quantity}_norm/{name}": math.sqrt(each) for name, each in squares.items()}
-
-
-def write_hyperparameters(logs: StrPath, hyperparameters: Mapping[str, object]) -> None:
-    """Writes the hyperparameters of a finished run for TensorBoard's HParams plugin.
-
-    They go to the folder of the curves, held_out or else train, whose last points are the metrics.
-    """
-    from tensorboard.plugins.hparams.summary_v2 import hparams_pb
-
-    simple = bool | int | float | str
-    values = {n: v if isinstance(v, simple) else str(v) for n, v in hyperparameters.items()}
-    run = "held_out" if Path(logs, "held_out").is_dir() else "train"
-    file = EventFile(Path(logs, run))
-    file.write(summary=hparams_pb(values), step=0)
-    file.close()
 
 
 def read_curves(logs: StrPath) -> dict[str, dict[str, Curve]]:

@@ -14,7 +14,6 @@ from bert_keras.data import record_file
 from bert_keras.data.batches import Batches, input_errors
 from bert_keras.data.masking import Masker, MaskingPolicy
 from bert_keras.data.objectives import MASKED, NEXT_TOKENS, DynamicMasking, masked_and_labelled
-from bert_keras.data.parsing import RecordParser
 from bert_keras.data.record_file import PretrainingSchema, frame, read_schema, serialize
 from bert_keras.data.records import Records, pretraining_dataset
 from bert_keras.errors import InputError
@@ -189,7 +188,7 @@ def test_records_equal_those_of_tensorflow(write):
         records += [*map(backwards, records), record(**features, more=[1]), unpacked(features)]
         file = write("a.tfrecord", records)
         assert [*record_file.read_records(file)] == records
-        parsed = RecordParser(schema)([(file, each) for each in records])
+        parsed = record_file.RecordParser(schema)([(file, each) for each in records])
         expected = tf.io.parse_example(records, spec)
         assert parsed.keys() == expected.keys()
         for name, values in expected.items():
@@ -244,7 +243,7 @@ def test_a_damaged_record_is_refused_or_has_the_features(data):
         content[place] = data.draw(strategies.integers(0, 255))
     content = bytes(content[: data.draw(strategies.integers(len(content) - 3, len(content)))])
     try:
-        features = RecordParser(schema, limits=schema.limits(31))([("here", content)])
+        features = record_file.RecordParser(schema, limits=schema.limits(31))([("here", content)])
     except InputError as error:
         assert str(error).startswith("here has a wrong record (")
     else:

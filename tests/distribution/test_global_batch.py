@@ -16,22 +16,11 @@ from bert_keras.errors import InputError
 from bert_keras.models.pretrainer import BertPretrainer
 from bert_keras.models.sentence_encoder import BertSentenceEncoder
 from bert_keras.models.task_models import BertClassifier
+from bert_keras.training import sentence_losses
 from bert_keras.training.losses import pretraining_losses, pretraining_metrics
 from bert_keras.training.optimizer import OPTIMIZERS, BertAdamW
-from bert_keras.training.sentence_losses import (
-    CoSENTLoss,
-    MatryoshkaLoss,
-    MultipleNegativesRankingLoss,
-)
-from tests.distribution.training import (
-    CONFIG,
-    MODERN,
-    batches,
-    continued,
-    trained,
-    two_workers,
-    weights_of,
-)
+from tests.distribution import training
+from tests.distribution.training import CONFIG, MODERN, trained, weights_of
 from tests.models.test_as_in_keras import Extended
 
 FOLDER = Path(__file__).parent
@@ -99,7 +88,7 @@ def test_xla_compiles_the_whole_step(monkeypatch, recwarn):
 def test_two_workers_that_are_started_again_change_nothing(tmp_path):
     for num_steps in ("6", "10"):
         workers = []
-        for index, environment in enumerate(two_workers()):
+        for index, environment in enumerate(training.two_workers()):
             arguments = [FOLDER / "training.py", tmp_path / f"{index}.npz", tmp_path / "run"]
             command = [sys.executable, *arguments, num_steps]
             options = {"stderr": subprocess.PIPE, "env": environment, "text": True}
@@ -115,7 +104,7 @@ def test_two_workers_that_are_started_again_change_nothing(tmp_path):
 def test_a_run_on_two_devices_continues_with_the_same_dropout(tmp_path):
     def weights(name, *, num_steps, start=0):
         options = {"changes": {"hidden_dropout_rate": 0.2}, "num_steps": num_steps}
-        first_step, weights = continued(mirrored(2), tmp_path / name, **options)
+        first_step, weights = training.continued(mirrored(2), tmp_path / name, **options)
         assert first_step == start
         return weights
 
@@ -155,8 +144,8 @@ def test_sums_of_the_step_do_not_depend_on_the_order_of_readers(optimizer):
     model = BertPretrainer(BertConfig(**CONFIG))
     rule, metrics = OPTIMIZERS[optimizer](1e-3), pretraining_metrics()
     model.compile(rule, pretraining_losses(), weighted_metrics=metrics, run_eagerly=True)
-    model.train_on_batch(*next(batches()))
-    batch = tf.nest.map_structure(tf.constant, next(batches()))
+    model.train_on_batch(*next(training.batches()))
+    batch = tf.nest.map_structure(tf.constant, next(training.batches()))
     step = tf.function(model.train_step, autograph=False).get_concrete_function(batch)
     sums = [op for op in step.graph.get_operations() if op.type == "AddN" and len(op.inputs) > 2]
     assert sums  # such as the gradients of queries, keys and values for their input
@@ -199,10 +188,11 @@ def test_parts_have_the_losses_and_the_state_of_layers_as_the_whole():
         assert found[1][1][name] == pytest.approx(values, rel=1e-5)
 
 
+RANKING = sentence_losses.MultipleNegativesRankingLoss()
 LOSSES = {
-    "ranking": MultipleNegativesRankingLoss(),
-    "cosent": CoSENTLoss(),
-    "matryoshka": MatryoshkaLoss(MultipleNegativesRankingLoss(), dimensions=[16, 4]),
+    "ranking": RANKING,
+    "cosent": sentence_losses.CoSENTLoss(),
+    "matryoshka": sentence_losses.MatryoshkaLoss(RANKING, dimensions=[16, 4]),
 }
 NUM_ROWS = 21  # in batches of 8; of the last 5 rows, the last of 4 replicas has none
 
@@ -240,6 +230,6 @@ def test_devices_change_nothing_of_losses_of_sentences(name):
 
 
 def test_losses_that_compare_rows_have_no_parts():
-    for loss, parts in ((MatryoshkaLoss(CoSENTLoss(), dimensions=[16, 4]), 2), ("mse", 0)):
+    for loss, parts in ((LOSSES["matryoshka"], 2), ("mse", 0)):
         with pytest.raises(InputError):
             model_of(loss=loss, parts=parts)

@@ -11,8 +11,7 @@ from safetensors.numpy import load_file
 
 from bert_keras.cli import main
 from bert_keras.config import BertConfig
-from bert_keras.distribution.numerics import named_policy
-from bert_keras.distribution.strategy import num_devices, strategy_scope
+from bert_keras.distribution.strategy import named_policy, num_devices, strategy_scope
 from bert_keras.errors import InputError
 from bert_keras.models.pretrainer import BertPretrainer
 from bert_keras.text.tokenizer import WordPieceTokenizer

@@ -5,9 +5,8 @@ import json
 import pytest
 import tensorflow as tf
 
-from bert_keras.distribution import numerics
-from bert_keras.distribution.numerics import named_policy
-from bert_keras.distribution.strategy import is_chief, named_strategy, workers
+from bert_keras.distribution import strategy as strategies
+from bert_keras.distribution.strategy import is_chief, named_policy, named_strategy, workers
 
 
 def test_one_device_needs_no_strategy_and_each_worker_is_the_chief_of_its_own(monkeypatch):
@@ -37,7 +36,7 @@ def test_mirrored_uses_every_device_and_adds_up_tensors_of_any_size():
 
 @pytest.mark.skipif(bool(tf.config.list_physical_devices("GPU")), reason="the GPU decides")
 def test_auto_selects_bfloat16_for_large_models_on_processors_that_have_it(monkeypatch, tmp_path):
-    monkeypatch.setattr(numerics, "PROCESSORS", tmp_path / "cpuinfo")
+    monkeypatch.setattr(strategies, "PROCESSORS", tmp_path / "cpuinfo")
     assert named_policy(hidden_size=768) == "float32"  # not Linux
     assert named_policy("float16") == "mixed_float16"
     for flags, size, policy in (

@@ -6,16 +6,10 @@ import shutil
 import keras
 import pytest
 
-from bert_keras import (
-    BertClassifier,
-    BertConfig,
-    BertPretrainer,
-    BertSentenceEncoder,
-    Vocabulary,
-    WordPieceTokenizer,
-)
+from bert_keras import BertClassifier, BertConfig, BertPretrainer, BertSentenceEncoder
 from bert_keras.runs.conversion import convert
-from bert_keras.text.vocab import SPECIAL_TOKENS
+from bert_keras.text.tokenizer import WordPieceTokenizer
+from bert_keras.text.vocab import SPECIAL_TOKENS, Vocabulary
 from tfrecords_tools.build import build
 from tfrecords_tools.settings import BuildSettings
 

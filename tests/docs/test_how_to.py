@@ -11,15 +11,10 @@ import numpy as np
 import pyarrow.parquet as pq
 import pytest
 
-from bert_keras import (
-    BertPretrainer,
-    BertSentenceEncoder,
-    Vocabulary,
-    WordPieceTokenizer,
-    export,
-    load_model,
-)
+from bert_keras import BertPretrainer, BertSentenceEncoder, Vocabulary, WordPieceTokenizer
 from bert_keras.cli import main
+from bert_keras.models.loading import load_model
+from bert_keras.runs.export import export
 from bert_keras.serving.server import running_server
 from bert_keras.text.vocab import SPECIAL_TOKENS
 from tests.docs.conftest import MINILM

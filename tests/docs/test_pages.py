@@ -11,7 +11,7 @@ import pytest
 
 import bert_keras
 from bert_keras.downstream.catalog import named_task
-from bert_keras.runs.distillation import Distillation
+from bert_keras.runs.distillation import OF_TASK, Distillation
 from bert_keras.runs.recipes import PRETRAIN
 from bert_keras.runs.settings import task_recipes, with_changes
 
@@ -22,6 +22,7 @@ PARSERS = {
     "bert-keras": import_module("bert_keras.cli.program").command_parser,
     "bert-tfrecords": import_module("tfrecords_tools.cli").command_parser,
 }
+DISTILLATION = Distillation(teacher="", **OF_TASK)
 every_page = pytest.mark.parametrize("page", PAGES, ids=lambda page: str(page.relative_to(ROOT)))
 
 
@@ -62,14 +63,10 @@ def test_each_task_of_the_picture_leads_to_its_section():
 def check_changes(command: str, options: Namespace) -> None:
     """Applies the --set of a training command to the recipe and the task that it names."""
     if command == "pretrain":
-        settings = [PRETRAIN[options.recipe], Distillation.of_pretraining("")]
-        with_changes(*settings, changes=options.changes)
+        with_changes(PRETRAIN[options.recipe], DISTILLATION, changes=options.changes)
     if command == "finetune":
-        recipe, task = (
-            task_recipes(options.task)[options.recipe or "paper"],
-            named_task(options.task),
-        )
-        with_changes(recipe, task, Distillation.of_task(""), changes=options.changes)
+        recipe = task_recipes(options.task)[options.recipe or "paper"]
+        with_changes(recipe, named_task(options.task), DISTILLATION, changes=options.changes)
 
 
 @every_page
@@ -131,15 +128,6 @@ def test_every_page_is_in_the_navigation():
 def test_the_first_example_is_the_same_in_the_readme_and_the_site():
     readme, site = (blocks(ROOT / name, "python")[0] for name in ("README.md", "docs/index.md"))
     assert readme == site and len(readme.splitlines()) <= 12
-
-
-def test_the_readme_quotes_the_benchmarks():
-    pages = [ROOT / "docs" / name for name in ("benchmarks/index.md", "explanation/exactness.md")]
-    quoted = " ".join(page.read_text("utf-8") for page in pages)
-    text = (ROOT / "README.md").read_text("utf-8").split("## What you get")[1].split("\n## ")[0]
-    text = re.sub(r"\]\([^)]*\)", "", text)
-    figures = re.findall(r"\d+\.\d+|\de-\d|\d+ (?:points|sentences)|\d+ to \d+ %", text)
-    assert len(figures) == 4 and all(figure in quoted for figure in figures), figures
 
 
 def test_the_korean_readme_has_the_headings_code_links_and_figures_of_the_english_one():

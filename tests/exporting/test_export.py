@@ -12,21 +12,14 @@ import pytest
 import tensorflow as tf
 from tensorflow_serving.apis.prediction_log_pb2 import PredictionLog
 
-from bert_keras import (
-    BertClassifier,
-    BertEncoder,
-    BertFeatureTagger,
-    BertMaskedLM,
-    BertMultipleChoice,
-    BertPretrainer,
-    BertQuestionAnswering,
-    BertTokenClassifier,
-)
+from bert_keras import BertClassifier, BertEncoder, BertFeatureTagger, BertMultipleChoice
 from bert_keras.errors import InputError
 from bert_keras.exporting import export as export_module
 from bert_keras.exporting.servable import checked_tensors, tensor_specs, traced
 from bert_keras.exporting.text_ops.text_to_inputs import TextToInputs
 from bert_keras.exporting.verify import run_in_fresh_process, run_requests
+from bert_keras.models.pretrainer import BertMaskedLM, BertPretrainer
+from bert_keras.models.task_models import BertQuestionAnswering, BertTokenClassifier
 from bert_keras.runs.export import export
 from bert_keras.serving import version_folder
 from bert_keras.serving.container_files import instructions

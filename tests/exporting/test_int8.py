@@ -7,10 +7,9 @@ import pytest
 
 from bert_keras import BertEncoder
 from bert_keras.errors import InputError
-from bert_keras.exporting.int8 import Scoring, compare_with_float32, measure_score
 from bert_keras.models.loading import load_model
 from bert_keras.runs.evaluate import predict_examples
-from bert_keras.runs.export import export
+from bert_keras.runs.export import Scoring, compare_with_float32, export, measure_score
 from bert_keras.serving.litert import load_exported
 from bert_keras.serving.version_folder import METADATA
 from tests.exporting.fine_tuned import TABLES, fine_tuned

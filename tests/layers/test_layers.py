@@ -8,18 +8,11 @@ import keras
 import numpy as np
 import pytest
 
+from bert_keras.layers import heads
 from bert_keras.layers.attention import FullPattern, SelfAttention, compute_rotation
 from bert_keras.layers.bilstm import BiLSTM, LayerMix
 from bert_keras.layers.block import EncoderBlock, FeedForward
 from bert_keras.layers.embeddings import BertEmbeddings
-from bert_keras.layers.heads import (
-    ClassificationHead,
-    MaskedLMHead,
-    Pooler,
-    ReplacedTokenHead,
-    SpanHead,
-    TokenLabelsHead,
-)
 from bert_keras.layers.primitives import LayerNorm
 from tests.tensorflow_or_skip import tf
 
@@ -99,8 +92,10 @@ CASES = {
     ),
     "feed_forward": Case(FeedForward(3 * D, **GELU, **STD), rows),
     "gated_feed_forward": Case(FeedForward(3 * D, is_gated=True, **PLAIN, **GELU, **STD), rows),
-    "pooler": Case(Pooler(D, activation="tanh"), rows),
-    "pooler_with_norm": Case(Pooler(D, use_bias=False, layer_norm_epsilon=1e-5, **GELU), rows),
+    "pooler": Case(heads.Pooler(D, activation="tanh"), rows),
+    "pooler_with_norm": Case(
+        heads.Pooler(D, use_bias=False, layer_norm_epsilon=1e-5, **GELU), rows
+    ),
     "norm": Case(LayerNorm(epsilon=1e-12), whole),
     "block": Case(
         EncoderBlock(N, 3 * D, **GELU, **BLOCK), lambda b, t: (states(b, t), pattern(b, t))
@@ -109,18 +104,18 @@ CASES = {
         EncoderBlock(N, 3 * D, activation="silu", **PRE_NORM, **PLAIN, **BLOCK),
         lambda b, t: (states(b, t), rotary_pattern(b, t)),
     ),
-    "masked_lm": Case(MaskedLMHead(V, **GELU, **NORM), predicted),
+    "masked_lm": Case(heads.MaskedLMHead(V, **GELU, **NORM), predicted),
     "untied_masked_lm": Case(
-        MaskedLMHead(V, ties_decoder=False, **PLAIN, **GELU, **NORM), predicted
+        heads.MaskedLMHead(V, ties_decoder=False, **PLAIN, **GELU, **NORM), predicted
     ),
     "masked_lm_of_a_factorised_table": Case(
-        MaskedLMHead(V, **GELU, **NORM), lambda b, t: (*predicted(b, t)[:2], TABLE[:, :6])
+        heads.MaskedLMHead(V, **GELU, **NORM), lambda b, t: (*predicted(b, t)[:2], TABLE[:, :6])
     ),
-    "classification": Case(ClassificationHead(3, **HEAD), lambda b, t: (states(b, t)[:, 0],)),
-    "token_labels": Case(TokenLabelsHead(5, **HEAD), whole),
-    "token_labels_after_a_norm": Case(TokenLabelsHead(5, **PLAIN, **GELU, **HEAD), whole),
-    "replaced_token": Case(ReplacedTokenHead(**GELU, **STD), whole),
-    "span": Case(SpanHead(**STD), whole),
+    "classification": Case(heads.ClassificationHead(3, **HEAD), lambda b, t: (states(b, t)[:, 0],)),
+    "token_labels": Case(heads.TokenLabelsHead(5, **HEAD), whole),
+    "token_labels_after_a_norm": Case(heads.TokenLabelsHead(5, **PLAIN, **GELU, **HEAD), whole),
+    "replaced_token": Case(heads.ReplacedTokenHead(**GELU, **STD), whole),
+    "span": Case(heads.SpanHead(**STD), whole),
     "bilstm": Case(
         BiLSTM(4, num_layers=2, dropout_rate=0.5),
         lambda b, t: (states(b, t), np.arange(t) < np.arange(t, t - b, -1).clip(1)[:, None]),
@@ -198,7 +193,7 @@ def test_mixed_bfloat16_is_close_to_float32(case):
     assert mixed.compute_dtype == "bfloat16"
     outputs = mixed(*inputs)
     first = keras.backend.standardize_dtype(tf.nest.flatten(outputs)[0].dtype)
-    is_head = isinstance(mixed, MaskedLMHead | ClassificationHead)
+    is_head = isinstance(mixed, heads.MaskedLMHead | heads.ClassificationHead)
     assert first == ("float32" if is_head else "bfloat16")
     for ours, theirs in zip(arrays(outputs), arrays(case.layer(*inputs)), strict=True):
         difference = np.abs(ours.astype("float32") - theirs).max() / np.abs(theirs).max()

@@ -7,7 +7,7 @@ import pytest
 from bert_keras.errors import InputError
 from bert_keras.families import preset
 from bert_keras.models.encoder import BertEncoder
-from bert_keras.models.initial_weights import check_local_attention, start_with_local_attention
+from bert_keras.models.initial_weights import start_with_local_attention
 
 LENGTH = 64
 
@@ -35,4 +35,4 @@ def test_each_head_of_the_first_block_attends_around_the_token_at_its_offset(
 def test_sizes_without_local_attention_are_refused():
     for size in ("modern-tiny", "albert-tiny", "L-2_H-128_A-1", "L-2_H-36_A-4", "L-2_H-30_A-3"):
         with pytest.raises(InputError):
-            check_local_attention(preset(size))
+            start_with_local_attention(BertEncoder(preset(size, vocab_size=9)))

@@ -10,13 +10,7 @@ import numpy as np
 import pytest
 from safetensors.numpy import load_file, save_file
 
-from bert_keras import (
-    BertClassifier,
-    BertEncoder,
-    BertMaskedLM,
-    BertPretrainer,
-    BertTokenClassifier,
-)
+from bert_keras import BertClassifier, BertEncoder, BertMaskedLM, BertPretrainer
 from bert_keras.checkpoints.checkpoint import weight_part
 from bert_keras.checkpoints.native import WEIGHTS, read_metadata
 from bert_keras.checkpoints.pretrained import save_model
@@ -24,6 +18,7 @@ from bert_keras.config import BertConfig, ModelMetadata
 from bert_keras.data.record_file import SEQUENCE_FEATURES
 from bert_keras.errors import InputError
 from bert_keras.models.loading import load_model
+from bert_keras.models.task_models import BertTokenClassifier
 from bert_keras.text.tokenizer import WordPieceTokenizer
 from bert_keras.text.vocab import SPECIAL_TOKENS, Vocabulary
 

@@ -7,14 +7,8 @@ import keras
 import numpy as np
 import pytest
 
-from bert_keras import BertEncoder, BertSentenceEncoder
-from bert_keras.config import (
-    TEXT_POOLINGS,
-    BertConfig,
-    DenseModule,
-    EmbeddingConfig,
-    NormalizeModule,
-)
+from bert_keras import BertEncoder, BertSentenceEncoder, NormalizeModule
+from bert_keras.config import TEXT_POOLINGS, BertConfig, DenseModule, EmbeddingConfig
 from bert_keras.errors import InputError
 from bert_keras.text.packing import encode
 from bert_keras.text.tokenizer import WordPieceTokenizer

@@ -10,14 +10,8 @@ import torch
 from sentence_transformers import SentenceTransformer, util
 from sentence_transformers.sentence_transformer import losses
 
-from bert_keras import BertSentenceEncoder
-from bert_keras.config import (
-    TEXT_POOLINGS,
-    BertConfig,
-    DenseModule,
-    EmbeddingConfig,
-    NormalizeModule,
-)
+from bert_keras import BertSentenceEncoder, NormalizeModule
+from bert_keras.config import TEXT_POOLINGS, BertConfig, DenseModule, EmbeddingConfig
 from bert_keras.families import FAMILIES
 from bert_keras.training import sentence_losses
 from tests.relatives import CHANGES

@@ -10,16 +10,11 @@ import keras
 import numpy as np
 import pytest
 
-from bert_keras import (
-    BertClassifier,
-    BertEncoder,
-    BertMaskedLM,
-    BertPretrainer,
-    BertSentenceEncoder,
-)
+from bert_keras import BertClassifier, BertEncoder, BertMaskedLM, BertPretrainer
 from bert_keras.checkpoints.huggingface.tokenizer import read_rules
 from bert_keras.cli import main
 from bert_keras.kinds.kind import softmax
+from bert_keras.models.sentence_encoder import BertSentenceEncoder
 from bert_keras.runs.inspection import STEPS, inspect_texts
 from bert_keras.text.fast_tokenizer import rules_vocabulary, tokenizer_of
 from bert_keras.text.packing import pack

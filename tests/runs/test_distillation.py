@@ -12,7 +12,7 @@ from bert_keras.cli import main
 from bert_keras.downstream.catalog import named_task
 from bert_keras.errors import InputError
 from bert_keras.models.loading import load_model
-from bert_keras.runs.distillation import Distillation
+from bert_keras.runs.distillation import OF_PRETRAINING, Distillation
 from bert_keras.runs.finetune import finetune
 from bert_keras.runs.pretrain import build_pretrainer, pretrain
 from bert_keras.runs.pretrain_inputs import PretrainInputs
@@ -72,7 +72,7 @@ def test_a_run_saves_only_the_student(folder, tmp_path):
 
 def test_unsuitable_teachers_of_pretraining_are_refused(folder, tmp_path):
     def student_of(teacher, **changes):
-        distillation = dataclasses.replace(Distillation.of_pretraining(teacher), **changes)
+        distillation = Distillation(teacher=str(teacher), **OF_PRETRAINING | changes)
         paths = {"records": folder / "records", "pretrained": folder / "student"}
         return build_pretrainer(PretrainInputs(RECIPE, **paths, teacher=distillation))
 

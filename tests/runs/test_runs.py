@@ -48,10 +48,7 @@ def records(tmp_path_factory):
 @pytest.fixture(scope="module")
 def pretrained(records, tmp_path_factory):
     output = tmp_path_factory.mktemp("pretrain") / "run"
-    pairs = {"field": "syntax", "sentence_good": "the film", "sentence_bad": "film the"}
-    (output.parent / "order.jsonl").write_text(json.dumps(pairs))
-    scores = pretrain(PRETRAIN, records=records, output=output, blimp=output.parent).scores
-    return output, scores
+    return output, pretrain(PRETRAIN, records=records, output=output).scores
 
 
 @pytest.fixture
@@ -91,9 +88,7 @@ def test_pretraining_writes_a_model_scores_and_curves(pretrained):
     assert 0 < scores["held_out_masked_lm_loss"] < 1.2 * np.log(model.config.vocab_size)
     assert 0 <= scores["held_out_next_sentence_accuracy"] <= 1
     assert json.loads((output / "scores.json").read_text()) == scores
-    accuracy = evaluate(model, task="blimp", data=output.parent / "order.jsonl")["accuracy"]
-    assert scores["blimp accuracy"] == scores["blimp field syntax"] == accuracy
-    assert f"| blimp accuracy | {accuracy} |" in (output / "model" / "README.md").read_text()
+    assert f"| parameters | {scores['parameters']} |" in (output / "model/README.md").read_text()
     assert read_metadata(output / "model").max_length == 32
     assert list((output / "logs" / "held_out").iterdir())
 
@@ -131,7 +126,7 @@ def test_a_stop_at_any_step_changes_no_weight(records, tmp_path, size, stops):
 
 def test_a_finished_run_is_not_repeated_and_other_settings_are_refused(pretrained, records):
     output, scores = pretrained
-    arguments = {"records": records, "output": output, "blimp": output.parent}
+    arguments = {"records": records, "output": output}
     assert pretrain(PRETRAIN, **arguments).scores == scores
     with pytest.raises(InputError):
         pretrain(PRETRAIN, **arguments, seed=2)

@@ -112,8 +112,11 @@ def test_only_equal_shapes_dtypes_signatures_and_lengths_are_joined(model):
 
 
 @pytest.mark.parametrize("share, runs", [(0.0, [1, 1]), (1e6, [2])])
-def test_queued_requests_wait_a_moment_for_the_clients_of_the_last_run(model, share, runs):
-    with batching(model, return_share=share) as batcher:
+def test_queued_requests_wait_a_moment_for_the_clients_of_the_last_run(
+    model, monkeypatch, share, runs
+):
+    monkeypatch.setattr("bert_keras.serving.batching.RETURN_SHARE", share)
+    with batching(model) as batcher:
         with busy(model, batcher):
             queued = submit(batcher, "f", floats(2))
         if not share:

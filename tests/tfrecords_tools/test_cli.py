@@ -35,10 +35,6 @@ def test_from_text_to_records_and_back(corpus, tmp_path, capsys):
     assert capsys.readouterr().out.count("[CLS]") == 2
     assert run("show", tmp_path / "rec*" / "train*", "--count", 1, "--start", 3) == 0
     assert "record 3: " in capsys.readouterr().out
-    picture = tmp_path / "new/folder/picture.svg"
-    assert run("show", tmp_path / "records", "--plot", picture) == 0
-    assert capsys.readouterr().out.split() == ["picture", str(picture)] and picture.is_file()
-    assert run("show", tmp_path / "records", "--plot", tmp_path / "a.txt") == 2
 
 
 @pytest.fixture

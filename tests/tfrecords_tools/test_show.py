@@ -1,11 +1,11 @@
-"""Records as text, and histograms; test_cli.py draws a picture."""
+"""Records as text."""
 
 import numpy as np
 import pytest
 
 from bert_keras.data.record_file import frame, serialize
 from bert_keras.text.vocab import SPECIAL_TOKENS, Vocabulary
-from tfrecords_tools.show import record_histograms, record_text, record_texts
+from tfrecords_tools.show import record_text, record_texts
 
 VOCABULARY = Vocabulary((*SPECIAL_TOKENS, "a", "cat", "##s", "sat"))
 
@@ -91,20 +91,3 @@ def test_long_lines_are_wrapped_and_control_characters_escaped():
     vocabulary = Vocabulary((*SPECIAL_TOKENS, "\x1b[2Ja", "##\x9bb"))
     text = record_text(record(input_ids=[2, 5, 6, 3]), vocabulary=vocabulary)
     assert text.splitlines()[-1] == r"  [CLS] \u001b[2Ja\u009bb [SEP]"
-
-
-def test_histograms_of_records(files):
-    histograms = record_histograms(files, vocabulary=VOCABULARY)
-    bars = {
-        (title, of): [bar for bar in zip(names or range(99), counts, strict=False) if bar[1]]
-        for title, of, counts, names in histograms
-    }
-    assert bars == {
-        ("tokens in a record", "records"): [(9, 4)],
-        ("predictions in a record", "records"): [(3, 4)],
-        ("position of predictions", "predictions"): [(2, 4), (5, 4), (6, 4)],
-        ("input at predicted positions", "predictions"): [
-            *(("[MASK]", 4), ("another token", 4), ("same token", 4))
-        ],
-        ("labels", "sequences"): [("true next", 2), ("random next", 2)],
-    }

@@ -5,15 +5,11 @@ import numpy as np
 import pytest
 
 from bert_keras.errors import InputError
-from bert_keras.training.sentence_losses import (
-    CoSENTLoss,
-    CosineSimilarityLoss,
-    MatryoshkaLoss,
-    MultipleNegativesRankingLoss,
-)
+from bert_keras.training import sentence_losses
+from bert_keras.training.sentence_losses import CoSENTLoss, CosineSimilarityLoss, MatryoshkaLoss
 from tests.factories import value_and_gradient
 
-RANKING = MultipleNegativesRankingLoss
+RANKING = sentence_losses.MultipleNegativesRankingLoss
 LOSSES = [
     RANKING(),
     RANKING(scale=3.0, similarity="dot", directions="both"),

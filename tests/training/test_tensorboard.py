@@ -6,8 +6,6 @@ from functools import partial
 import numpy as np
 import pytest
 import tensorflow as tf
-from tensorboard.backend.event_processing.event_accumulator import EventAccumulator
-from tensorboard.plugins.hparams import plugin_data_pb2
 
 from bert_keras.models.pretrainer import BertMaskedLM, BertPretrainer
 from bert_keras.runs.pretrain import flops_per_example
@@ -49,23 +47,6 @@ def test_points_have_norms_and_speed(tmp_path):
     examples = dict(train["speed/examples_per_second"])
     for step, rate in train["speed/model_flops_per_second"]:
         assert rate == pytest.approx(examples[step] * flops, rel=1e-5)
-
-
-@pytest.mark.parametrize("run", ["held_out", "train"])
-def test_all_settings_are_written_beside_the_curves_that_score_the_run(tmp_path, run):
-    for name in dict.fromkeys(["train", run]):
-        file = tensorboard.EventFile(tmp_path / name)
-        file.scalars({"loss/total": 2.5}, step=8)
-        file.close()
-    fields = {"size": "tiny", "num_steps": 8, "rate": 0.1, "flag": True, "several": (1e-4, 2e-4)}
-    tensorboard.write_hyperparameters(tmp_path, fields)
-    assert tensorboard.read_curves(tmp_path)[run] == {"loss/total": [(8, 2.5)]}
-    events = EventAccumulator(str(tmp_path / run)).Reload()
-    metadata = events.SummaryMetadata("_hparams_/session_start_info")
-    data = plugin_data_pb2.HParamsPluginData.FromString(metadata.plugin_data.content)
-    values = data.session_start_info.hparams
-    assert values["size"].string_value == "tiny" and values["num_steps"].number_value == 8
-    assert values["flag"].bool_value and values["several"].string_value == "(0.0001, 0.0002)"
 
 
 @pytest.mark.parametrize("Model", [BertPretrainer, BertMaskedLM])

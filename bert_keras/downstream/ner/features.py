@@ -129,7 +129,7 @@ def _write_features(
     """Writes the features of all words into an array for each layer, float32 [W,D]."""
     import keras
 
-    from bert_keras.distribution.forward import compile_call
+    from bert_keras.distribution.model import compile_call
     from bert_keras.models.feature_tagger import features_at
 
     def states_of_words(inputs):

@@ -82,15 +82,14 @@ class SentencePairsTask(SentenceTask[SentencePair, float]):
         """Returns the pairs whose ranks by score and by cosine differ."""
         from scipy.stats import rankdata
 
-        from bert_keras.reports.evaluation import Findings, decimals, example_cells
+        from bert_keras.reports.evaluation import Findings, example_cells
 
         scores = [each.score or 0.0 for each in examples]
-        ranks = list(zip(rankdata(scores).tolist(), rankdata(predictions).tolist(), strict=True))
-        rows = zip(examples, scores, predictions, ranks, strict=True)
+        numbers = zip(scores, predictions, rankdata(scores), rankdata(predictions), strict=True)
         errors = [
-            (abs(second - first), [*example_cells(e), *decimals(score, cosine, first, second)])
-            for e, score, cosine, (first, second) in rows
-            if first != second
+            (abs(each[3] - each[2]), [*example_cells(example), *map("{:,.2f}".format, each)])
+            for example, each in zip(examples, numbers, strict=True)
+            if each[2] != each[3]
         ]
         columns = ["example", *self.text_columns, "score", "cosine", "rank", "rank by cosine"]
         return Findings([], columns, errors, "the largest differences of the two ranks first")

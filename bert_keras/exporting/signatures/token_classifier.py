@@ -6,12 +6,8 @@ import keras
 import tensorflow as tf
 
 from bert_keras.exporting.servable import Exporter, ServableModel, tensor_specs, text_specs, traced
-from bert_keras.exporting.text_ops.text_to_inputs import (
-    TextRows,
-    TextToInputs,
-    UnitTokens,
-    in_batches,
-)
+from bert_keras.exporting.text_ops import text_to_inputs
+from bert_keras.exporting.text_ops.text_to_inputs import TextRows, TextToInputs, UnitTokens
 from bert_keras.exporting.text_ops.words import RaggedTensor, num_before, previous
 from bert_keras.kinds.words import bio_tag
 
@@ -58,7 +54,7 @@ def served_token_labels(
             names = ("label_ids", "probabilities")
             return {name: tf.reshape(outputs[name], [-1]) for name in names}
 
-        predictions = in_batches(inputs, most_probable)
+        predictions = text_to_inputs.in_batches(inputs, most_probable)
         length = tf.shape(inputs["input_ids"], tf.int64)[1]
         positions += rows * length + 1  # [CLS]
         return _entities(
@@ -98,11 +94,7 @@ def word_rows(tokens: UnitTokens, *, limit: int) -> tuple[TextRows, tf.Tensor, t
 def _entities(
     label_ids: tf.Tensor, probabilities: tf.Tensor, *, tokens: UnitTokens, labels: Sequence[str]
 ) -> dict[str, tf.Tensor]:
-    """Returns the outputs of `serving_default`: the entities of B texts, at most E for each text.
-
-    They follow from the labels of the words, int32 [W], as in `kinds.words.find_entities`. Their
-    score is the mean probability of the words.
-    """
+    """Returns the outputs of `serving_default` from the labels and probabilities of words [W]."""
     prefixes, _, kinds = zip(*(bio_tag(label).partition("-") for label in labels), strict=True)
     names = ["", *dict.fromkeys(kind for kind in kinds if kind)]
     kind = tf.gather([names.index(each) for each in kinds], label_ids)

@@ -132,11 +132,8 @@ class _Tree(tf.Module):
         return tf.gather(tokens, indices), tf.gather(first, indices), tf.gather(word_ids, indices)
 
     def _tokens_ending(self, words: tf.RaggedTensor) -> tuple[tf.Tensor, tf.Tensor, tf.Tensor]:
-        """Returns the tokens that can end at each of X letters, one for each of L lengths.
-
-        Returns their scores, float64 [X,L], -inf where no token exists, their ids, int32 [X,L], and
-        their lengths, int64 [L]. The longest comes first: the first of equal scores is chosen.
-        """
+        """Returns scores and ids [X,L] of tokens that end at each letter, and lengths [L]."""
+        # The score is -inf without such a token. The longest comes first: it wins a tie.
         letters, word_ends = words.values, tf.gather(words.row_splits[1:], words.value_rowids())
         num_remaining = word_ends - tf.range(tf.size(letters, tf.int64))
         states, scores, tokens = tf.zeros_like(letters), [], []

@@ -10,7 +10,6 @@ import scipy.stats
 from bert_keras.cli import main
 from bert_keras.downstream.catalog import named_task
 from bert_keras.downstream.classification import TextExample
-from bert_keras.downstream.korean.questions import klue_mrc_scores, korquad_scores
 from bert_keras.downstream.korean.texts import KOREAN_TASKS
 from bert_keras.kinds.classifier import LabelPrediction
 from bert_keras.kinds.span import Prediction
@@ -117,7 +116,7 @@ def question(*golds):
     return Question(id="q", question="?", context="가", answers=answers)
 
 
-F1, ROUGE_W = (korquad_scores, "f1"), (klue_mrc_scores, "rouge_w")
+F1, ROUGE_W = ("korquad", "f1"), ("klue-mrc", "rouge_w")
 
 
 @pytest.mark.parametrize(
@@ -143,8 +142,8 @@ F1, ROUGE_W = (korquad_scores, "f1"), (klue_mrc_scores, "rouge_w")
     ],
 )
 def test_scores_of_questions(score, golds, predicted, exact, partial):
-    function, name = score
-    scores = function([question(*golds)], [Prediction(predicted)])
+    task, name = score
+    scores = named_task(task).score([question(*golds)], [Prediction(predicted)])
     assert scores == pytest.approx({"exact_match": exact / 100, name: partial / 100})
 
 
