@@ -85,6 +85,8 @@ class BertEncoder(Pretrained):
         self.embeddings = embeddings or self._new_embeddings()
         count = 1 if config.shares_layers else config.num_layers
         self.blocks = [self._new_block(index) for index in range(count)]
+        self.is_rotary = config.is_rotary
+        self.are_local = tuple(map(config.is_local, range(config.num_layers)))
         epsilon, dtype = config.layer_norm_epsilon, self.dtype_policy
         self.final_norm: Any = None
         if config.is_pre_norm:
@@ -169,9 +171,8 @@ class BertEncoder(Pretrained):
         if tokens is not None:
             hidden_XD = ops.reshape(hidden_BTD, (-1, shape[-1]))
             hidden_BTD = ops.take(hidden_XD, tokens.positions, axis=0)  # [X, D] from here on
-        for index in range(self.config.num_layers):
-            block = self.blocks[index % len(self.blocks)]
-            pattern = patterns[self.config.is_local(index)]
+        for index, is_local in enumerate(self.are_local):
+            block, pattern = self.blocks[index % len(self.blocks)], patterns[is_local]
             if training and self.gradient_checkpointing:
                 hidden_BTD, probabilities_BNTT = call_recomputed(block, hidden_BTD, pattern)
             else:
@@ -235,7 +236,7 @@ class BertEncoder(Pretrained):
     def _rotations(self, inputs: dict, length) -> tuple:
         """Returns the rotations of global and local attention, or (None, None) without them."""
         config, positions = self.config, inputs.get("position_ids")
-        if not config.is_rotary:
+        if not self.is_rotary:
             return None, None
         positions = ops.arange(length) if positions is None else positions
         head_size = config.hidden_size // config.num_heads
