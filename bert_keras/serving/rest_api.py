@@ -108,6 +108,7 @@ _DECODER = json.JSONDecoder(parse_float=_decimal)
 _ENCODER = json.JSONEncoder(ensure_ascii=False)
 
 
+@np.errstate(over="ignore")  # 1e60 becomes Infinity as a float32
 def read_predict(document: dict, signatures: Mapping[str, Dtypes]) -> tuple[str, Tensors]:
     """Reads the signature's name, and the arrays by input name, for the dtypes in `signatures`."""
     if not isinstance(name := document.get("signature_name", ""), str):
@@ -205,8 +206,7 @@ def _read_array(value: Any, dtype: str) -> np.ndarray:
     _collect(value, dtype, shape, leaves)
     values = [string_bytes(leaf) for leaf in leaves] if dtype == "string" else leaves
     try:
-        with np.errstate(over="ignore"):  # 1e60 becomes Infinity as a float32
-            return np.array(values, _DTYPES[dtype][0]).reshape(shape)
+        return np.array(values, _DTYPES[dtype][0]).reshape(shape)
     except OverflowError:
         raise _type_error(max(leaves, key=abs), dtype) from None
 
