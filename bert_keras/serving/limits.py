@@ -66,17 +66,15 @@ class BodyReader:
             if self._num_bytes > limits.max_total_bytes:
                 raise Refusal(_FULL, status=503)
 
-        def deadline() -> float:
-            return start + min(limits.seconds, limits.idle_seconds + size / _MIN_RATE)
-
         start, chunks = asyncio.get_running_loop().time(), []
         try:
             try:
-                async with asyncio.timeout_at(deadline()) as timeout:
+                async with asyncio.timeout(min(limits.seconds, limits.idle_seconds)) as timeout:
                     async for chunk in request.stream():
                         count_bytes(len(chunk))
                         chunks.append(chunk)
-                        timeout.reschedule(deadline())
+                        seconds = limits.idle_seconds + size / _MIN_RATE
+                        timeout.reschedule(start + min(limits.seconds, seconds))
             except TimeoutError:
                 raise Refusal("The request body did not arrive in time", status=408) from None
             body = b"".join(chunks)

@@ -55,7 +55,7 @@ class _Server(uvicorn.Server):
         self._running = asyncio.gather(self._end_idle_connections(), *tasks)
 
     async def _accept(self, listener: socket.socket) -> None:
-        loop, tasks = asyncio.get_running_loop(), self.server_state.tasks
+        loop = asyncio.get_running_loop()
         new_protocol = partial(_Protocol, self.config, self.server_state, self.lifespan.state)
         while True:
             try:
@@ -64,9 +64,8 @@ class _Server(uvicorn.Server):
                 logging.getLogger(__name__).warning("cannot accept a connection: %s", error)
                 await self._end_idle(seconds=0.5)
                 continue
-            task: Any = loop.create_task(loop.connect_accepted_socket(new_protocol, connection))
-            tasks.add(task)
-            task.add_done_callback(tasks.discard)
+            connecting = loop.connect_accepted_socket(new_protocol, connection)
+            self._last = loop.create_task(connecting)  # transports refer to the others
 
     async def _end_idle_connections(self) -> None:
         while True:
