@@ -46,7 +46,7 @@ def create_app(model_folder: StrPath, *, versions: Sequence[int], limits: Limits
     server = _Server(model_folder, versions, limits)
 
     async def respond(scope: Scope, receive: Receive, send: Send) -> None:
-        with contextlib.suppress(ClientDisconnect):
+        with contextlib.suppress(ClientDisconnect, asyncio.CancelledError):
             response = await server.respond(Request(scope, receive))
             await response(scope, receive, send)
 
@@ -109,6 +109,8 @@ class _Server:
             path = f"{path}?{query}"
         if (request.method, path) == ("GET", "/") and "html" in request.headers.get("accept", ""):
             return self._page
+        if request.method == "CONNECT":  # a response with the status 200 would begin a tunnel
+            return HTMLResponse(_NOT_FOUND, status_code=404)
         if path == HEALTH_PATH:
             is_ready = self.versions.is_available
             return PlainTextResponse(["loading\n", "ok\n"][is_ready], [503, 200][is_ready])
@@ -117,7 +119,8 @@ class _Server:
         if not path.startswith("/v1/"):
             return HTMLResponse(_NOT_FOUND, status_code=404)
         if request.method == "OPTIONS":
-            return HTMLResponse("", status_code=400)
+            has_origin = request.headers.get("origin", "").startswith(("http://", "https://"))
+            return HTMLResponse("", status_code=200 if has_origin else 400)
         start, call, status = time.perf_counter(), Call(""), 200
         try:
             call = rest_api.read_call(request.method, path)
@@ -127,7 +130,7 @@ class _Server:
             refusal = error if isinstance(error, Refusal) else Refusal(_SHUTDOWN, status=503)
             is_openai, status = call.verb == "embeddings", refusal.status
             error = embeddings_api.make_error(refusal) if is_openai else str(refusal)
-            content = json_bytes({"error": error})
+            content = json_bytes({"error": error}) if str(refusal) else b""
         name = self.versions.name if call.model in ("", self.versions.name) else ""
         self._requests.labels(name, CODES.get(status, "UNKNOWN")).inc()
         if status == 200:

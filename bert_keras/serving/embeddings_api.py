@@ -44,7 +44,7 @@ def read_request(body: bytes, model: str) -> EmbeddingsRequest:
     for name in document:
         check(name, name in _PARAMETERS, "no such parameter")
     if (name := document.get("model")) != model:
-        message = f"The model {name!s:.100} does not exist; expected {model!r}"
+        message = f"The model {rest_api.as_json(name)} does not exist; expected {model!r}"
         raise Refusal(message, status=404, param="model", code="model_not_found")
     texts = np.array([rest_api.string_bytes(str(text)) for text in texts], object)
     return EmbeddingsRequest(model, texts, dimensions, encoding == "base64")

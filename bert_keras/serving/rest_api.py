@@ -10,6 +10,7 @@ import math
 import re
 from collections.abc import Mapping
 from dataclasses import dataclass
+from itertools import islice
 from typing import Any, TypeGuard
 from urllib.parse import unquote
 
@@ -20,8 +21,8 @@ Tensors = dict[str, np.ndarray]  # by name
 Dtypes = Mapping[str, str]  # keys of `_DTYPES` by the name of the tensor
 
 _PATH = re.compile(
-    r"/v1/models/(?P<model>[^/:]+)"
-    r"(?:/versions/(?P<version>[0-9]{1,18})|/labels/(?P<label>[^/:]+))?(?P<verb>/metadata|:predict)?"
+    r"/v1/models(?:/(?P<model>[^/:]+))?"
+    r"(?:/versions/(?P<version>[0-9]+)|/labels/(?P<label>[^/:]+))?(?P<verb>/metadata|:predict)?"
 )
 _VERBS = {"GET": "status", "GET /metadata": "metadata", "POST :predict": "predict"}
 # HTTP status -> name of TensorFlow's error code
@@ -30,6 +31,7 @@ CODES = {
     **{408: "DEADLINE_EXCEEDED", 503: "UNAVAILABLE", 504: "DEADLINE_EXCEEDED"},
 }
 _MAX_VALUES = 2**20  # of a body; a list or an object, which takes 64 bytes, counts as four
+_SEVERAL = "as multiple input tensors required as per tensorinfo_map"
 _TYPE_NAMES = {dict: "Object", list: "Array", str: "String", int: "Number", float: "Number"}
 # TensorFlow's name of a dtype, in lower case -> NumPy's dtype and the Python types of its values
 _DTYPES: dict[str, tuple[Any, set[type]]] = {
@@ -41,7 +43,7 @@ _DTYPES: dict[str, tuple[Any, set[type]]] = {
 
 
 class Refusal(Exception):
-    """A request that the server rejects.
+    """A request that the server rejects, with a message, or "" for a response without a body.
 
     Args:
         status: The HTTP status.
@@ -70,11 +72,16 @@ def read_call(method: str, path: str) -> Call:
         return Call("", verb="embeddings")
     match = _PATH.fullmatch(path)
     verb = match and _VERBS.get(f"{method} {match['verb'] or ''}".strip())
-    if not match or not verb:
+    if not match or not verb or (verb == "predict" and not match["model"]):
         raise Refusal(f"Malformed request: {method} {path}")
+    # 20 digits are enough to see that a number is too large.
+    version = int(match["version"].lstrip("0")[:20] or 0) if match["version"] else None
+    if version and version >= 2**63:
+        raise Refusal("")
+    if not match["model"]:
+        raise Refusal("Missing model name in request.")
     if match["label"] and verb != "status":  # TF Serving's status ignores labels
         raise Refusal(f"Unrecognized servable version label: {unquote(match['label'])}")
-    version = int(match["version"]) if match["version"] else None
     return Call(unquote(match["model"]), version, verb)
 
 
@@ -84,12 +91,10 @@ def read_document(body: bytes) -> dict[str, Any]:
         raise Refusal(f"The body has more than {_MAX_VALUES} values", status=413)
     try:
         document, _ = _DECODER.raw_decode(body.decode("utf-8-sig").lstrip())
-    except ValueError as error:
+    except (RecursionError, ValueError) as error:
         raise Refusal(f"JSON Parse error: {error}") from None
-    except RecursionError:
-        raise Refusal("JSON Parse error: the values are nested too deeply") from None
     if not isinstance(document, dict):
-        raise Refusal(f"JSON Value: {_as_json(document)} Is not object")
+        raise _value_error(document, "Is not object")
     return document
 
 
@@ -100,22 +105,30 @@ def _decimal(text: str) -> float:
 
 
 _DECODER = json.JSONDecoder(parse_float=_decimal)
+_ENCODER = json.JSONEncoder(ensure_ascii=False)
 
 
+@np.errstate(over="ignore")  # 1e60 becomes Infinity as a float32
 def read_predict(document: dict, signatures: Mapping[str, Dtypes]) -> tuple[str, Tensors]:
     """Reads the signature's name, and the arrays by input name, for the dtypes in `signatures`."""
-    name = document.get("signature_name") or DEFAULT_SIGNATURE
-    if not isinstance(name, str) or name not in signatures:
-        raise Refusal(f"Serving signature name: {_as_json(name)} not found in signature def")
+    if not isinstance(name := document.get("signature_name", ""), str):
+        expected = "not formatted correctly. 'signature_name' key must be a string value."
+        raise _value_error(document, expected)
+    name = name or DEFAULT_SIGNATURE
+    if name not in signatures:
+        raise Refusal(f"Serving signature name: {as_json(name)} not found in signature def")
     if "instances" in document and "inputs" in document:
-        raise Refusal("expecting only one of 'inputs' or 'instances' keys to exist")
+        expected = "expecting only one of 'inputs' or 'instances' keys to exist "
+        raise _value_error(document, f"Not formatted correctly {expected}")
     if "instances" in document:
         return name, _read_rows(document, signatures[name])
     if "inputs" not in document:
         raise Refusal("Missing 'inputs' or 'instances' key")
     columns, inputs = document["inputs"], signatures[name]
     if not _has_names(columns):
-        columns = dict.fromkeys(list(inputs)[:1], columns)  # one input needs no name
+        if len(inputs) > 1:
+            raise Refusal(f"inputs is a plain value/list, but expecting an object {_SEVERAL}")
+        columns = dict.fromkeys(inputs, columns)  # one input needs no name
     for each in inputs:
         if each not in columns:
             raise Refusal(f"Missing named input: {each} in 'inputs' object.")
@@ -125,94 +138,114 @@ def read_predict(document: dict, signatures: Mapping[str, Dtypes]) -> tuple[str,
 def _read_rows(document: dict[str, Any], inputs: Dtypes) -> Tensors:
     rows = document["instances"]
     if not isinstance(rows, list):
-        raise Refusal(f"JSON Value: {_as_json(document)} Expecting 'instances' to be an list/array")
+        raise _value_error(document, "Expecting 'instances' to be an list/array")
     if not rows:
-        raise Refusal(f"JSON Value: {_as_json(document)} No values in 'instances' array")
-    if not _has_names(rows[0]):
-        if len(inputs) > 1:
-            raise Refusal(
-                "instances is a plain list, but expecting list of objects as multiple input "
-                "tensors required as per tensorinfo_map"
-            )
-        return {name: _read_items(rows, dtype) for name, dtype in inputs.items()}
+        raise _value_error(document, "No values in 'instances' array")
+    is_named = _has_names(rows[0])
+    if len(inputs) > 1 and not is_named:
+        raise Refusal(f"instances is a plain list, but expecting list of objects {_SEVERAL}")
+    if is_named and not all(isinstance(row, dict) and row.keys() == {*inputs} for row in rows):
+        _check_rows(rows, inputs)
+    try:
+        return {
+            name: _read_array([row[name] for row in rows] if is_named else rows, dtype)
+            for name, dtype in inputs.items()
+        }
+    except Refusal:
+        _check_rows(rows, inputs)
+        raise
+
+
+def _check_rows(rows: list[Any], inputs: Dtypes) -> None:
+    """Raises the first error of TF Serving, which reads row by row."""
+    firsts: Tensors = {}
     for number, row in enumerate(rows):
-        if not _has_names(row):
-            raise Refusal(f"Expecting object but got list at item {number} of input list")
-        for name in row:
-            if name not in inputs:
-                message = f"JSON object: does not have named input: {name}"
-                raise _row_error(number, message, key=name)
-        if len(row) < len(inputs):
-            raise Refusal(
-                f"Failed to process element: {number} of 'instances' list. JSON object: "
-                f"{_as_json(row)} keys must be equal to: {','.join(inputs)}"
-            )
-    columns = {name: [row[name] for row in rows] for name in inputs}
-    return {name: _read_items(columns[name], dtype, key=name) for name, dtype in inputs.items()}
+        if (is_named := _has_names(row)) != _has_names(rows[0]):
+            words = "value/list but got object" if is_named else "object but got list"
+            raise Refusal(f"Expecting {words} at item {number} of input list")
+        found = f"Failed to process element: {number}"
+        for name, item in row.items() if is_named else zip(inputs, [row], strict=True):
+            try:
+                _check_item(name, item, inputs, firsts)
+            except Refusal as error:
+                found += f" key: {name}" * is_named
+                message = f"{found} of 'instances' list. Error: INVALID_ARGUMENT: {error}"
+                raise Refusal(message) from None
+        if is_named and len(row) < len(inputs):
+            expected = f"keys must be equal to: {','.join(inputs)}"
+            raise Refusal(f"{found} of 'instances' list. JSON object: {as_json(row)} {expected}")
+
+
+def _check_item(name: str, item: object, inputs: Dtypes, firsts: Tensors) -> None:
+    if name not in inputs:
+        raise Refusal(f"JSON object: does not have named input: {name}")
+    array = _read_array(item, inputs[name])
+    first = firsts.setdefault(name, array)
+    if array.size != first.size:
+        raise Refusal(f"Expecting tensor size: {first.size} but got: {array.size}")
+    if array.shape != first.shape:
+        shapes = [str([*each.shape]).replace(" ", "") for each in (first, array)]
+        raise Refusal(f"Expecting shape {shapes[0]} but got: {shapes[1]}")
 
 
 def _has_names(value: object) -> TypeGuard[dict[str, Any]]:
     """Returns whether `value` maps input names to tensors, unlike {"b64": text}, a string."""
-    return isinstance(value, dict) and value.keys() != {"b64"}
-
-
-def _row_error(number: int, message: object, *, key: str) -> Refusal:
-    element = f"{number} key: {key}" if key else number
-    found = f"Failed to process element: {element} of 'instances' list."
-    return Refusal(f"{found} Error: INVALID_ARGUMENT: {message}")
-
-
-def _read_items(items: list[Any], dtype: str, *, key: str = "") -> np.ndarray:
-    """Returns the values of one input, one item for each row; all items have the same shape."""
-    try:
-        return _read_array(items, dtype)
-    except Refusal:
-        first = None
-        for number, item in enumerate(items):  # finds the item that is wrong
-            try:
-                array = _read_array(item, dtype)
-                first = array if first is None else first
-                if array.size != first.size:
-                    raise Refusal(f"Expecting tensor size: {first.size} but got: {array.size}")
-                if array.shape != first.shape:
-                    raise Refusal(f"Expecting shape {first.shape} but got: {array.shape}")
-            except Refusal as error:
-                raise _row_error(number, error, key=key) from None
-        raise
+    return isinstance(value, dict) and not (len(value) == 1 and isinstance(value.get("b64"), str))
 
 
 def _read_array(value: Any, dtype: str) -> np.ndarray:
     """Converts nested lists of one shape."""
     if dtype not in _DTYPES:
-        raise Refusal(f"Conversion of JSON Value: {_as_json(value)} to type: {dtype}", status=501)
-    numpy_dtype, types = _DTYPES[dtype]
+        raise Refusal(f"Conversion of JSON Value: {as_json(value)} to type: {dtype}", status=501)
+    shape, first, leaves = [], value, []
+    while isinstance(first, list):
+        shape.append(len(first))
+        first = first[0] if first else None
+    if len(shape) > 32:  # of NumPy's iterators
+        raise Refusal(f"Expecting at most 32 dimensions but got: {len(shape)}")
+    _collect(value, dtype, shape, leaves)
+    values = [string_bytes(leaf) for leaf in leaves] if dtype == "string" else leaves
     try:
-        array = np.array(value, object)  # ragged lists stay lists
-        leaves = [*array.flat]  # at most 32 dimensions
-    except (RuntimeError, ValueError) as error:
-        raise Refusal(f"Expecting lists of one shape: {error}") from None
-    if not types.issuperset(map(type, leaves)):
-        raise _type_error(next(leaf for leaf in leaves if type(leaf) not in types), dtype)
-    if dtype == "string":
-        strings = np.empty(array.size, object)
-        strings[:] = [string_bytes(leaf) for leaf in leaves]
-        return strings.reshape(array.shape)
-    try:
-        with np.errstate(over="ignore"):  # 1e60 becomes Infinity as a float32
-            return array.astype(numpy_dtype)
+        return np.array(values, _DTYPES[dtype][0]).reshape(shape)
     except OverflowError:
         raise _type_error(max(leaves, key=abs), dtype) from None
 
 
+def _collect(value: Any, dtype: str, shape: list[int], leaves: list, level: int = 0) -> None:
+    """Appends the values of nested lists of this shape to `leaves`."""
+    types = _DTYPES[dtype][1]
+    if not isinstance(value, list):
+        if level < len(shape):
+            found = f"found at incorrect level: {level + 1} in the JSON DOM."
+            raise _value_error(value, f"{found} Expected at level: {len(shape)}")
+        if type(value) not in types:
+            raise _type_error(value, dtype)
+        leaves.append(value)
+    elif level == len(shape):
+        raise Refusal(f"Encountered list at unexpected level: {level} expected < {level}")
+    elif len(value) != shape[level]:
+        found = f"Encountered list at unexpected size: {len(value)} at level: {level}"
+        raise Refusal(f"{found} expected size: {shape[level]}")
+    elif level == len(shape) - 1 and types.issuperset(map(type, value)):
+        leaves.extend(value)  # faster
+    else:
+        for each in value:
+            _collect(each, dtype, shape, leaves, level + 1)
+
+
 def _type_error(value: object, dtype: str) -> Refusal:
     name = _TYPE_NAMES.get(type(value), str(value).replace("None", "Null"))
-    return Refusal(f"JSON Value: {_as_json(value)} Type: {name} is not of expected type: {dtype}")
+    return _value_error(value, f"Type: {name} is not of expected type: {dtype}")
+
+
+def _value_error(value: object, message: str) -> Refusal:
+    return Refusal(f"JSON Value: {as_json(value)} {message}")
 
 
 def string_bytes(value: str | dict[str, Any]) -> bytes:
     """Converts a JSON string, or {"b64": base64 text}, to bytes."""
     if _has_names(value):
-        raise Refusal(f"JSON Value: {_as_json(value)} not formatted correctly for base64 data")
+        raise _value_error(value, "not formatted correctly for base64 data")
     try:
         if isinstance(value, str):
             return value.encode()
@@ -220,12 +253,13 @@ def string_bytes(value: str | dict[str, Any]) -> bytes:
         return base64.b64decode(text + "=" * (-len(text) % 4), validate=True)
     except UnicodeEncodeError:
         raise Refusal("JSON Parse error: The surrogate pair in string is invalid.") from None
-    except (TypeError, ValueError):  # binascii.Error is a ValueError
+    except ValueError:  # binascii.Error is a ValueError
         raise Refusal("Unable to base64 decode") from None
 
 
-def _as_json(value: object) -> str:
-    return json.dumps(value, ensure_ascii=False)[:256]  # in a message
+def as_json(value: object) -> str:
+    """Returns the first 256 characters of a value as JSON, however deeply it is nested."""
+    return "".join(islice(_ENCODER.iterencode(value), 256))[:256]
 
 
 def json_bytes(document: object, *, indent: int | None = None) -> bytes:

@@ -1,13 +1,19 @@
 """Runs the HTTP APIs of a model folder on a port of this machine."""
 
+import asyncio
 import contextlib
+import logging
+import resource
 import socket
 import threading
 from collections.abc import Iterator, Sequence
+from functools import partial
 from pathlib import Path
+from typing import Any
 from urllib.parse import quote
 
 import uvicorn
+from h11 import LocalProtocolError
 from uvicorn.protocols.http.h11_impl import H11Protocol
 
 from bert_keras.errors import InputError, suggest_keyword_names
@@ -23,6 +29,69 @@ class _Protocol(H11Protocol):
         if is_waiting:
             self.cycle.keep_alive = False  # uvicorn closes the connection after the response
         return bool(is_waiting)
+
+    def send_400_response(self, msg: str) -> None:
+        """Refuses bytes that are not HTTP; the application's response is dropped."""
+        if self.cycle:
+            self.cycle.disconnected = True
+        with contextlib.suppress(LocalProtocolError):  # a response has begun already
+            super().send_400_response(msg)
+        self.transport.close()
+
+    def shutdown(self) -> None:
+        if self.cycle:  # the response tells the client to send no other request
+            self.cycle.default_headers = self.server_state.default_headers
+        super().shutdown()
+
+
+class _Server(uvicorn.Server):
+    """Ends idle connections, and accepts no others while no file descriptor is free."""
+
+    async def startup(self, sockets: list[socket.socket] | None = None) -> None:
+        soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)  # most systems set soft to 1024
+        resource.setrlimit(resource.RLIMIT_NOFILE, (max(soft, min(hard, 4096)), hard))
+        await super().startup(sockets=[])  # asyncio would log thousands of failed attempts
+        tasks = [self._accept(listener) for listener in sockets or ()]
+        self._running = asyncio.gather(self._end_idle_connections(), *tasks)
+
+    async def _accept(self, listener: socket.socket) -> None:
+        loop = asyncio.get_running_loop()
+        new_protocol = partial(_Protocol, self.config, self.server_state, self.lifespan.state)
+        while True:
+            try:
+                connection, _ = await loop.sock_accept(listener)
+            except OSError as error:
+                logging.getLogger(__name__).warning("cannot accept a connection: %s", error)
+                await self._end_idle(seconds=0.5)
+                continue
+            connecting = loop.connect_accepted_socket(new_protocol, connection)
+            self._last = loop.create_task(connecting)  # transports refer to the others
+
+    async def _end_idle_connections(self) -> None:
+        while True:
+            await self._end_idle(seconds=self.config.timeout_keep_alive)
+
+    async def _end_idle(self, *, seconds: float) -> None:
+        """Ends connections whose clients neither send a request nor take a response meanwhile."""
+        connections: Any = self.server_state.connections
+        before = {c: (c.cycle, c.transport.get_write_buffer_size()) for c in connections}
+        await asyncio.sleep(seconds)
+        for connection, (cycle, num_unsent) in before.items():
+            if connection.cycle is not cycle:
+                continue
+            if 0 < num_unsent <= connection.transport.get_write_buffer_size():
+                connection.transport.abort()
+            elif not cycle or cycle.response_complete:
+                connection.timeout_keep_alive_handler()
+
+    async def shutdown(self, sockets: list[socket.socket] | None = None) -> None:
+        self.server_state.default_headers += [(b"connection", b"close")]
+        for _ in range(10):  # in which the event loop reads the requests that have arrived
+            await asyncio.sleep(0.01)
+        self._running.cancel()
+        with contextlib.suppress(asyncio.CancelledError):
+            await self._running
+        await super().shutdown(sockets)
 
 
 @suggest_keyword_names
@@ -119,6 +188,7 @@ def _server(
         # Its connections inherit the option. asyncio sets it only on sockets with an explicit
         # protocol number. Without it, each response takes 40 ms longer.
         listener.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+        listener.setblocking(False)
         config = uvicorn.Config(
             create_app(folder, versions=versions, limits=limits),
             http=_Protocol,
@@ -126,9 +196,10 @@ def _server(
             access_log=False,
             ws="none",
             lifespan="on",
+            timeout_keep_alive=limits.idle_seconds,  # pyright: ignore[reportArgumentType]
             timeout_graceful_shutdown=limits.grace_seconds,  # pyright: ignore[reportArgumentType]
         )
-        yield uvicorn.Server(config), listener
+        yield _Server(config), listener
 
 
 def _url(listener: socket.socket) -> str:

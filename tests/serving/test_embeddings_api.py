@@ -65,7 +65,8 @@ def test_other_errors(url, server_of, send):
 
     for body in ("", "{", "[1]", '{"model": "letters", "input": "\\ud800"}'):
         check(send(url, "POST", PATH, body), 400, type="invalid_request_error")
-    check(post(send, url, input="a", model="gpt"), 404, code="model_not_found")
+    for name in "gpt", json.loads("[" * 500 + "]" * 500):
+        check(post(send, url, input="a", model=name), 404, code="model_not_found")
     # The vector of "zero" has no finite values.
     check(post(send, url, input=["a", "zero"]), 500, type="server_error")
     for model in ("texty", "uncounted"):  # without the signatures of a sentence encoder

@@ -4,6 +4,7 @@ import gzip
 import json
 import random
 import re
+import resource
 import socket
 import time
 from collections import Counter
@@ -26,7 +27,7 @@ ONE = b'{"instances": [1.0]}'
 @pytest.fixture(scope="module")
 def limited(models):
     """The URL of a server with low limits for bodies."""
-    limits = Limits(max_body_bytes=1000, max_total_bytes=1500, max_requests=3, seconds=4)
+    limits = Limits(max_body_bytes=1000, max_total_bytes=1500, max_requests=3, idle_seconds=1)
     with running_server(models / "half_plus_two", limits=limits) as url:
         yield url
 
@@ -37,9 +38,13 @@ def test_a_too_large_body_is_refused(limited, send):
         assert send(limited, "POST", PATH, body, headers).status_code == 413
 
 
+def connected(url):
+    return socket.create_connection((urlsplit(url).hostname, urlsplit(url).port), timeout=10)
+
+
 def begun(url, body=b"", *, path=PATH, size=999):
     """A connection that has sent the start of a request with a body of `size` bytes."""
-    connection = socket.create_connection((urlsplit(url).hostname, urlsplit(url).port), timeout=10)
+    connection = connected(url)
     head = f"POST {path} HTTP/1.1\r\nHost: a\r\nContent-Length: {size}\r\n\r\n"
     connection.sendall(head.encode() + body)
     return connection
@@ -52,26 +57,54 @@ def received(connection):
     return answer.decode()
 
 
+def test_slow_bodies_time_out_while_other_requests_are_served(limited, send):
+    slow = [begun(limited, b"{") for _ in range(9)]
+    assert send(limited, "POST", PATH, ONE).status_code == 200
+    for connection in slow:
+        with connection:
+            assert received(connection).startswith("HTTP/1.1 408 ")
+
+
+GET = b"GET /monitoring/prometheus/metrics HTTP/1.1\r\nHost: a\r\n\r\n"
+
+
+@pytest.mark.parametrize("sent", [b"", GET[:9], GET, GET * 1000])
+def test_clients_that_finish_no_request_or_take_no_response_are_disconnected(limited, sent):
+    with connected(limited) as connection:
+        connection.sendall(sent)
+        with pytest.raises(ConnectionError):
+            wait_for(lambda: connection.send(b"G") == 0, seconds=5)
+
+
+@pytest.mark.parametrize("line", ["GET /", "HEAD /", f"POST {PATH}", "CONNECT /healthz"])
+def test_chunks_that_are_none_leave_no_traceback(limited, send, caplog, line):
+    head = f"{line} HTTP/1.1\r\nHost: a\r\nTransfer-Encoding: chunked\r\n\r\n"
+    for parts in [f"{head}ZZ\r\n"], [head, "ZZ\r\n"]:
+        with connected(limited) as connection:
+            for part in parts:
+                connection.sendall(part.encode())
+                time.sleep(0.1)
+    assert send(limited, "POST", PATH, ONE).status_code == 200
+    assert not any(record.exc_info for record in caplog.records)
+
+
 @pytest.mark.slow
-def test_a_slow_body_times_out_while_other_requests_are_served(limited, send):
-    with begun(limited, b"{") as slow:
-        assert send(limited, "POST", PATH, ONE).status_code == 200
-        assert received(slow).startswith("HTTP/1.1 408 ")
+def test_idle_connections_use_up_neither_the_descriptors_nor_the_log(models, send):
+    with served_by_command(models / "half_plus_two") as (process, url):
+        resource.prlimit(process.pid, resource.RLIMIT_NOFILE, (100, 100))
+        idle, start = [connected(url) for _ in range(200)], time.monotonic()
+        assert send(url, "POST", PATH, ONE).status_code == 200
+        assert len(idle) == 200 and time.monotonic() - start < 5
+        process.terminate()
+        assert len(process.stderr.read()) < 2000
 
 
-def test_too_many_requests_and_too_many_bytes_are_refused(limited, send):
+def test_too_many_bytes_are_refused(limited, send):
     def status(body=ONE):
         return send(limited, "POST", PATH, body).status_code
 
-    waiting = []
-    wait_for(lambda: waiting.append(begun(limited)) or status() == 503)
-    assert "queue to which this task" in send(limited, "POST", PATH, ONE).json()["error"]
-    assert send(limited, "GET", "/v1/models/half_plus_two").status_code == 200
-    for connection in waiting:
-        connection.close()
-    wait_for(lambda: status() == 200)
-    large = ONE + b" " * 900
-    waiting = []  # a body that arrives after a large one is refused, not the large one
+    # A body that arrives after a large one is refused, not the large one.
+    large, waiting = ONE + b" " * 900, []
     wait_for(lambda: waiting.append(begun(limited, b" " * 900)) or status(large) == 503)
     assert status() == 200
     for connection in waiting:
@@ -81,8 +114,8 @@ def test_too_many_requests_and_too_many_bytes_are_refused(limited, send):
 
 @pytest.fixture(scope="module")
 def second(models):
-    """The URL of a server whose requests may take a second."""
-    with running_server(models / "odd", limits=Limits(seconds=1)) as url:
+    """The URL of a server for 12 requests at a time, which may take a second."""
+    with running_server(models / "odd", limits=Limits(seconds=1, max_requests=12)) as url:
         yield url
 
 
@@ -106,6 +139,13 @@ def test_slow_requests_end_and_delay_others_only_until_then(second, send):
         begun(second, endless, path=ODD, size=len(endless)).close()
     wait_for(lambda: send(second, "POST", ODD, slow_body(3)).status_code == 200)
     assert time.monotonic() - start < 6
+
+
+def test_too_many_requests_are_refused(second, send):
+    endless = slow_body(1, name="stuck")
+    running = [begun(second, endless, path=ODD, size=len(endless)) for _ in range(13)]
+    assert send(second, "GET", "/v1/models/odd").status_code == 200
+    assert "503" in [received(connection)[9:12] for connection in running]
 
 
 def test_an_op_whose_message_is_not_utf8(server_of, send):

@@ -106,8 +106,22 @@ def test_calls():
         ("POST /v1/embeddings?api-version=1", "", None, "embeddings"),
     ):
         assert read_call(*line.split()) == Call(*call)
-    with pytest.raises(Refusal):
-        read_call("GET", f"/v1/models/m/versions/{2**63}")
+
+
+@pytest.mark.parametrize(
+    ("method", "path", "headers", "status", "words"),
+    [
+        ("GET", "", {}, 400, "Missing model name in request."),
+        ("POST", ":predict", {}, 400, "Malformed request"),
+        *(("GET", f"/a/versions/{number}", {}, 400, "") for number in (2**63, "9" * 5000)),
+        *(("OPTIONS", "/a", {"Origin": f"{name}://a"}, 200, "") for name in ("http", "https")),
+        ("OPTIONS", "/a", {"Origin": "null"}, 400, ""),
+    ],
+)
+def test_other_requests(server_of, send, method, path, headers, status, words):
+    response = send(server_of("texty"), method, f"/v1/models{path}", headers=headers)
+    assert response.status_code == status and words in response.text
+    assert bool(words) == bool(response.content)
 
 
 ONE = b'{"instances": [1.0]}'
@@ -156,24 +170,35 @@ def test_arrays_of_each_dtype():
 
 
 NO_TEXTS = {"b64": "a"}, {"b64": 1}, {"b": 1}, "\ud800"
+DEEP = json.loads("[" * 900 + "1" + "]" * 900)
 
 
 @pytest.mark.parametrize(
-    "document",
+    ("document", "message"),
     [
-        *({"instances": [1.0], "inputs": 1}, {"inputs": [None]}, {"inputs": [10**400]}),
-        *({"instances": [{"x": 1}, 2]}, {"instances": [2, {"x": 1}]}),
-        *({"instances": [[1, 2], [[1, 2]]]}, {"inputs": [[1], [1, 2]]}),
-        {"inputs": eval("[" * 80 + "1" + "]" * 80)},  # NumPy's iterator has 32
-        *({"signature_name": 3, "inputs": 1}, {"signature_name": "half", "inputs": 1}),
-        {"signature_name": "two", "inputs": {"ids": 2**31, "text": "a"}},
-        {"signature_name": "two", "inputs": {"ids": [1, True], "text": "a"}},
-        *({"signature_name": "two", "inputs": {"ids": 1, "text": each}} for each in NO_TEXTS),
+        ({"signature_name": 3}, "not formatted correctly. 'signature_name' key must be a string"),
+        ({"instances": [1.0], "inputs": 1}, "Not formatted correctly expecting only one of"),
+        ({"inputs": [1], "signature_name": "two"}, "inputs is a plain value/list, but"),
+        ({"inputs": [[1], [1, 2]]}, "list at unexpected size: 2 at level: 1 expected size: 1"),
+        ({"inputs": [[1], 2]}, "2 found at incorrect level: 2 in the JSON DOM. Expected"),
+        ({"inputs": [1, [2]]}, "Encountered list at unexpected level: 1 expected < 1"),
+        ({"instances": [{"x": 1}, 2]}, "Expecting object but got list at item 1"),
+        ({"instances": [2, {"x": 1}]}, "Expecting value/list but got object at item 1"),
+        ({"instances": [[1, 2], [[1, 2]]]}, "Expecting shape [2] but got: [1,2]"),
+        *(({"inputs": [None]}, "Type: Null"), ({"inputs": [10**400]}, "Type: Number")),
+        # NumPy's iterator has 32 dimensions, and Python's parser reads more.
+        *(({"inputs": DEEP}, "32 dimensions"), ({"instances": DEEP}, "32 dimensions")),
+        *(({"inputs": [1, DEEP]}, ""), ({"signature_name": DEEP}, "")),
+        ({"signature_name": "half", "inputs": 1}, ""),
+        ({"signature_name": "two", "inputs": {"ids": 2**31, "text": "a"}}, ""),
+        ({"signature_name": "two", "inputs": {"ids": [1, True], "text": "a"}}, ""),
+        *(({"signature_name": "two", "inputs": {"ids": 1, "text": x}}, "") for x in NO_TEXTS),
     ],
 )
-def test_values_of_a_wrong_type_or_shape_are_refused(document):
-    with pytest.raises(Refusal):
+def test_values_of_a_wrong_type_or_shape_are_refused(document, message):
+    with pytest.raises(Refusal) as refusal:
         tensors(**document)
+    assert message in str(refusal.value)
 
 
 def test_documents():
