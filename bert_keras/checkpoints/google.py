@@ -18,10 +18,10 @@ from typing import Any
 import numpy as np
 
 from bert_keras.checkpoints.checkpoint import (
+    EXTRA_FIELDS,
     EXTRA_KEY,
     Checkpoint,
     TrainingState,
-    extra_values,
     name_table,
     our_tensors,
     their_tensors,
@@ -58,7 +58,7 @@ WRITTEN_ACTIVATIONS = {ours: name for name, ours in ACTIVATIONS.items()}
 WRITTEN_ACTIVATIONS |= {"gelu": "gelu", "gelu_new": "gelu"}
 LAYER_NORM_EPSILON = 1e-12  # the value in tf.contrib.layers.layer_norm, which modeling.py calls
 # Fields of BertConfig that are stored under EXTRA_KEY if they differ from Google's values.
-CHANGED = ("activation", "layer_norm_epsilon")
+CHANGED = ("activation", "layer_norm_epsilon", "head_dropout_rate")
 
 
 def recognises(path: Path) -> bool:
@@ -187,10 +187,12 @@ def write_config(metadata: ModelMetadata, path: Path) -> tuple[str, ...]:
         notes.append(f"{theirs}, this model has {epsilon}")
     written = WRITTEN_ACTIVATIONS[config.activation]
     theirs = {"activation": ACTIVATIONS[written], "layer_norm_epsilon": LAYER_NORM_EPSILON}
+    theirs["head_dropout_rate"] = BertConfig.head_dropout_rate
     extra = {n: getattr(config, n) for n in CHANGED if getattr(config, n) != theirs[n]}
     values = {key: getattr(config, field) for key, field in HYPERPARAMETERS.items()}
     values |= {"hidden_act": written}
-    write_json(path, values | {EXTRA_KEY: {**extra_values(metadata), **extra}})
+    extra |= {name: getattr(metadata, name) for name in EXTRA_FIELDS}
+    write_json(path, values | {EXTRA_KEY: extra})
     return tuple(notes)
 
 

@@ -14,9 +14,11 @@ from tokenizers import Tokenizer
 
 from bert_keras import BertPretrainer
 from bert_keras.checkpoints.formats import open_checkpoint, write_checkpoint
-from bert_keras.checkpoints.huggingface.config import read_config, transformers_classes
+from bert_keras.checkpoints.huggingface.config import CLASSES, read_config, transformers_classes
+from bert_keras.downstream.catalog import task_of
 from bert_keras.errors import InputError
 from bert_keras.families import FAMILIES, family_of, preset
+from bert_keras.kinds.classifier import Classifier
 from bert_keras.models.loading import MODELS, load_model
 from tests.checkpoints.conftest import assert_round_trip, change_json
 from tests.factories import assert_same_tensors, random_checkpoint
@@ -192,6 +194,59 @@ def test_labels_and_problem_type(copy, tmp_path):
     change_json(folder / "config.json", id2label=shuffled, architectures=None)
     with pytest.raises(InputError):  # three kinds of heads have these weights
         open_checkpoint(folder)
+
+
+@pytest.mark.parametrize(
+    ("file", "values", "score"),
+    [
+        ("config.json", {"id2label": ["similarity"], "problem_type": "regression"}, 2.0),
+        ("config.json", {"sbert_ce_default_activation_function": CLASSES[0]}, 2.0),
+        ("config.json", {"sbert_ce_default_activation_function": CLASSES[1]}, 0.8807971),
+        ("config.json", {"sentence_transformers": {"activation_fn": CLASSES[1]}}, 0.8807971),
+        ("config_sentence_transformers.json", {"activation_fn": CLASSES[1]}, 0.8807971),
+        ("config_sentence_transformers.json", {"model_type": "CrossEncoder"}, 0.8807971),
+        ("config_sentence_transformers.json", {"activation_fn": "torch.nn.ReLU"}, None),
+    ],
+)
+def test_scores_of_cross_encoders(tmp_path, file, values, score):
+    original = small("bert", "BertClassifier", labels=("LABEL_0",), problem_type="")
+    write_checkpoint(original, tmp_path / "it", format="huggingface")
+    change_json(tmp_path / "it" / "config.json", sentence_transformers=None, id2label=None)
+    change_json(tmp_path / "it" / file, **values)
+    if score is None:
+        with pytest.raises(InputError):
+            open_checkpoint(tmp_path / "it")
+    read = open_checkpoint(tmp_path / "it", ignore=("activation_fn",))
+    write_checkpoint(read, tmp_path / "back", format="huggingface")
+    for metadata in (read.metadata, open_checkpoint(tmp_path / "back").metadata):
+        (answer,) = Classifier(metadata, None).answers((), None, [np.float32([2.0])])
+        task = task_of(metadata, name="regression", source="it")
+        (predicted,) = task.predictions((), None, [np.float32([2.0])])
+        assert [answer["score"], predicted.label] == pytest.approx(2 * [score or 2.0], abs=1e-6)
+
+
+@pytest.mark.parametrize(
+    ("kind", "key", "rate"),
+    [
+        *(("albert", "classifier_dropout_prob", 0.3), ("distilbert", "seq_classif_dropout", 0.2)),
+        *((kind, "classifier_dropout", 0.0) for kind in ("bert", "electra", "modernbert")),
+    ],
+)
+def test_the_dropout_of_heads(tmp_path, kind, key, rate):
+    write_checkpoint(small(kind, "BertClassifier"), tmp_path / "it", format="huggingface")
+    change_json(tmp_path / "it" / "config.json", **{key: rate})
+    model = load_model(tmp_path / "it")
+    model.save_pretrained(tmp_path / "back", format="huggingface")
+    written = json.loads((tmp_path / "back" / "config.json").read_text())
+    assert model.dropout_rate == written[key] == rate
+
+
+@pytest.mark.parametrize("value", [np.nan, -np.inf, 3e38])
+def test_weights_that_are_not_numbers_are_refused(copy, value):
+    arrays = tensors(FIXTURES / "classification")
+    arrays["bert.encoder.layer.0.output.dense.weight"][1, 2] = value
+    with pytest.raises(InputError, match=r"layer_0/feed_forward/output/kernel"):
+        load_model(store(copy("classification"), arrays))
 
 
 def test_activations(copy, tmp_path):
