@@ -87,6 +87,8 @@ def read(path: Path, *, ignore: Collection[str]) -> Checkpoint:
     if model == "BertClassifier":
         labels = numbered_labels(variables["output_bias"].shape[0])
         metadata = dataclasses.replace(metadata, labels=labels)
+        if len(extra.get("labels", labels)) != len(labels):  # Google's code trained another head
+            extra = {n: extra[n] for n in extra if n not in ("labels", "problem_type", "task")}
     ours = partial(our_tensors, table=weight_names(config), is_transposed=is_transposed)
     state, unused = None, [name for name in stored if name in ignore]
     if slots and STEP in ignore:

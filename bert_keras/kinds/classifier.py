@@ -178,7 +178,9 @@ class SigmoidRegression(Regression):
     """A number from 0 to 1, the sigmoid of a logit, as in sentence-transformers' CrossEncoder."""
 
     problem_type = SIGMOID
-    compile_arguments = MultiLabel.compile_arguments
+
+    def compile_arguments(self):
+        return MULTI_LABEL.compile_arguments()
 
     def prediction(self, logits: np.ndarray, classes: Sequence[str]):
         return LabelPrediction(float(MULTI_LABEL.prediction(logits, classes).probabilities[0]))

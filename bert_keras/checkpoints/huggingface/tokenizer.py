@@ -80,7 +80,7 @@ def read_tokenizer(
     added, class_name = _added_tokens(folder, files), settings.get("tokenizer_class")
     class_name = class_name or tokenizer_class
     for name in SWITCHES:
-        check_name(settings.get(name), (None, True, False), what=f"{name} in {SETTINGS}")
+        check_name(settings.get(name), (None, True, False), what=f"value of {name} in {SETTINGS}")
     lengths = (sentence_settings(folder).get("max_seq_length"), settings.get("model_max_length"))
     # A sequence has at least [CLS], one token and [SEP].
     max_length = next((each for each in lengths if isinstance(each, int) and each >= 3), None)
@@ -250,12 +250,13 @@ def _packing_problems(
         model = {"type": "WordLevel", "vocab": {"a": 0, "b": 1}, "unk_token": "a"}
         rules = json.dumps({"version": "1.0", PROCESSOR: processor, "model": model})
         for texts in ("a", "ab"):
-            theirs = Tokenizer.from_str(rules).encode(*texts)
+            theirs = Tokenizer.from_str(rules).encode(texts[0], texts[1:] or None)
             rows = [[["ab".index(text)]] for text in texts]
             ids, _, segments = pack(*rows, vocabulary=vocabulary, max_length=9).values()
-            differs = has_segments and theirs.type_ids != segments[0].tolist()
-            if differs or theirs.ids != ids[0].tolist():
-                yield PROCESSOR, f"{TOKENIZER} makes {theirs.ids} of the texts {[*texts]}"
+            ours, found = (ids[0].tolist(), segments[0].tolist()), (theirs.ids, theirs.type_ids)
+            if ours[: 1 + has_segments] != found[: 1 + has_segments]:
+                problem = f"{TOKENIZER} packs ids 0 and 1 in ids and segments {found}, not {ours}"
+                yield PROCESSOR, problem
 
 
 def sentence_settings(folder: Path) -> dict[str, Any]:
