@@ -109,17 +109,12 @@ def test_damaged_files_are_refused(folder, file, data):
 def test_added_tokens_are_never_divided(folder, file, is_special):
     """transformers, too, finds "<e1>" in a text as one token."""
     theirs = Tokenizer.from_str(read_rules(folder, {}))
-    number = theirs.get_vocab_size()
     theirs.add_tokens([AddedToken("<e1>", special=is_special)])
-    if file == "tokenizer.json":
-        (folder / file).write_text(theirs.to_str(), "utf-8")
-    elif file == "tokenizer_config.json":
-        token = json.loads(theirs.to_str())["added_tokens"][-1]
-        change_json(folder / file, added_tokens_decoder={str(number): token})
-    else:
-        change_json(folder / file, **{"<e1>": number})
-        if is_special:
-            change_json(folder / "special_tokens_map.json", additional_special_tokens=["<e1>"])
+    number, rules = theirs.token_to_id("<e1>"), json.loads(theirs.to_str())
+    decoder, special = {str(number): rules["added_tokens"][-1]}, ["<e1>"] * is_special
+    files = {"tokenizer.json": rules, "tokenizer_config.json": {"added_tokens_decoder": decoder}}
+    change_json(folder / file, **files.get(file, {"<e1>": number}))
+    change_json(folder / "special_tokens_map.json", additional_special_tokens=special)
     tokenizer = FastTokenizer(read(folder).vocabulary)
     for text in ("the <e1>License", "<e1> the<e1><e1>", "<e1"):
         ids = theirs.encode(text, add_special_tokens=False).ids
@@ -170,12 +165,9 @@ def test_rules_that_differ_from_berts_are_refused(wordpiece, file, values):
 
 
 def test_unknown_fields_are_noted(wordpiece):
-    change_json(
-        wordpiece / "tokenizer_config.json", padding_side="right", mystery=3, mask_token=None
-    )
-    change_json(wordpiece / "tokenizer.json", dictionary=[], padding={"length": 3})
-    one, other = read(wordpiece).notes
-    assert "dictionary" in one and "mystery" in other and "padding" not in one + other
+    change_json(wordpiece / "tokenizer_config.json", padding_side="right", mystery=3)
+    (note,) = read(wordpiece).notes
+    assert "mystery" in note and "padding" not in note
 
 
 def test_vocab_txt_and_tokenizer_json(wordpiece):

@@ -56,13 +56,11 @@ def test_real_text(assert_equal, shared_data):
         assert_equal((shared_data / "corpus" / name).read_text("utf-8").split("\n")[::50])
 
 
-@pytest.mark.parametrize("method", ["add_special_tokens", "add_tokens"])
 @pytest.mark.parametrize("kind", CLASSES)
-def test_added_tokens(subwords, tmp_path, kind, method):
+def test_added_tokens(subwords, tmp_path, kind):
     theirs = getattr(transformers, CLASSES[kind]).from_pretrained(subwords[kind])
-    added = ["<e1>", "</e1>", "covid"]
-    is_special = method == "add_special_tokens"
-    getattr(theirs, method)({"additional_special_tokens": added} if is_special else added)
+    theirs.add_special_tokens({"additional_special_tokens": ["<e1>", "</e1>"]})
+    theirs.add_tokens(["covid"])
     theirs.save_pretrained(tmp_path)
     ours = FastTokenizer(read_tokenizer(tmp_path, tokenizer_class=None, ignore=()).vocabulary)
     texts = ["the <e1> License </e1>.", "<e1>a</e1>covids", "</e1", "COVID covid", "  <e1>  "]

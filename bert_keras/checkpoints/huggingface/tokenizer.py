@@ -6,8 +6,7 @@ vocab.json, merges.txt       byte-level BPE, the files of the published RoBERTa
 spiece.model                 SentencePiece Unigram, the file of the published ALBERT and KoBERT
 sentencepiece.bpe.model      SentencePiece Unigram, the file of the published XLM-RoBERTa
 tokenizer_config.json        tokenizer class, letter case, maximum length and added tokens
-added_tokens.json            added tokens and their ids, of older folders
-special_tokens_map.json      special tokens, of older folders
+added_tokens.json, special_tokens_map.json       added and special tokens, of older folders
 sentence_bert_config.json    maximum length of a sentence-transformers model, which takes precedence
 """
 
@@ -138,9 +137,8 @@ def read_rules(folder: Path, settings: Mapping[str, Any]) -> str | None:
         model = json_object(folder / TOKENIZER).get("model") or {}
         # Old files, such as RoBERTa's, do not state the type of the model.
         default = "BPE" if "merges" in model else "Unigram" if "unk_id" in model else "WordPiece"
-        if model.get("type", default) in fast_tokenizer.SPECIALS:
-            return (folder / TOKENIZER).read_text("utf-8")
-        return None
+        has_rules = model.get("type", default) in fast_tokenizer.SPECIALS
+        return (folder / TOKENIZER).read_text("utf-8") if has_rules else None
     if (folder / XLM_ROBERTA_MODEL).is_file():
         return fast_tokenizer.xlm_roberta_rules(sentencepiece_model(folder / XLM_ROBERTA_MODEL))
     if (folder / MODEL).is_file():
@@ -198,8 +196,7 @@ def _wordpiece_problems(
 ) -> Iterator[tuple[str, str]]:
     """Yields differences from BERT's tokenizer as pairs: a name for `ignore`, and a sentence."""
     if class_name not in (None, *CLASSES):
-        expected = "expected one that splits texts as BERT's does"
-        yield "tokenizer_class", f"the tokenizer_class is {class_name}; {expected}"
+        yield "tokenizer_class", f"{class_name} does not split texts as BERT's tokenizer does"
     parts: list[tuple[Mapping, dict]] = [(files[SETTINGS], {})]
     if tokenizer := files[TOKENIZER]:
         if tokenizer["model"]["vocab"] != vocabulary.ids:
@@ -243,9 +240,6 @@ def _packing_problems(
     inputs, processor = files[SETTINGS].get("model_input_names"), files[TOKENIZER].get(PROCESSOR)
     if inputs and has_segments and "token_type_ids" not in inputs:
         yield "model_input_names", f"{SETTINGS} gives the model no token_type_ids"
-    parts = [files[TOKENIZER].get(part) or {} for part in ("truncation", "padding")]
-    if "Left" in (part.get("direction") for part in parts):
-        yield "direction", f"{TOKENIZER} cuts or pads texts on the left; bert-keras on the right"
     if processor or (files[TOKENIZER] and class_name in CLASSES[-2:]):  # others have one
         model = {"type": "WordLevel", "vocab": {"a": 0, "b": 1}, "unk_token": "a"}
         rules = json.dumps({"version": "1.0", PROCESSOR: processor, "model": model})
@@ -255,8 +249,7 @@ def _packing_problems(
             ids, _, segments = pack(*rows, vocabulary=vocabulary, max_length=9).values()
             ours, found = (ids[0].tolist(), segments[0].tolist()), (theirs.ids, theirs.type_ids)
             if ours[: 1 + has_segments] != found[: 1 + has_segments]:
-                problem = f"{TOKENIZER} packs ids 0 and 1 in ids and segments {found}, not {ours}"
-                yield PROCESSOR, problem
+                yield PROCESSOR, f"{TOKENIZER} packs 0 and 1 as ids, segments {found}, not {ours}"
 
 
 def sentence_settings(folder: Path) -> dict[str, Any]:

@@ -9,7 +9,6 @@ from pathlib import Path
 import numpy as np
 import pytest
 import tensorflow as tf
-from tokenizers import AddedToken, Tokenizer
 
 from bert_keras.checkpoints.huggingface.tokenizer import read_rules
 from bert_keras.errors import InputError
@@ -73,6 +72,7 @@ def assert_equal(both, texts) -> None:
 def test_unicode_suite_and_real_text(both):
     assert_equal(both, [*SENTENCES, *DECOMPOSED])
     assert_equal(both, [*TEXTS, *LICENSE, "", "\n\n", "a" * 500, "  the  license ", "   "])
+    assert_equal(both, ["", "a <|endoftext|> b<|padding|>'s", "<|padding|<|endoftext|>"])  # added
     assert_equal(both, [])
 
 
@@ -167,6 +167,7 @@ def test_each_family_has_its_own_mask_token(vocabulary, tmp_path):
         ("albert", ("normalizer", "normalizers", 2, "type"), "NFKC"),
         ("albert", ("normalizer", "normalizers", 0, "content"), "'"),
         ("albert", ("pre_tokenizer",), METASPACE),
+        ("albert", ("added_tokens", 4, "content"), "<e1>"),
     ],
 )
 def test_unsupported_rules_are_refused(subwords, kind, path, value):
@@ -176,21 +177,6 @@ def test_unsupported_rules_are_refused(subwords, kind, path, value):
     reduce(lambda values, part: values[part], path[:-1], rules)[path[-1]] = value
     with pytest.raises(InputError):
         IN_GRAPH[kind](rules_vocabulary(json.dumps(rules)))
-
-
-@pytest.mark.parametrize("is_special", [True, False])
-@pytest.mark.parametrize("kind", ["roberta", "modernbert", "albert"])
-def test_added_tokens(subwords, kind, is_special):
-    rules = Tokenizer.from_str(read_rules(subwords[kind], {}))
-    rules.add_tokens([AddedToken(each, special=is_special) for each in ("<e1>", "</e1>")])
-    vocabulary, texts = rules_vocabulary(rules.to_str()), ["a <e1> b</e1>'s", "<e1</e1><e1> ", ""]
-    if kind == "albert":
-        with pytest.raises(InputError):
-            Unigrams(vocabulary)
-        return
-    tokens = BytePairs(vocabulary)(tf.constant(texts)).ids.to_list()
-    assert tokens == FastTokenizer(vocabulary).ids_batch(texts)
-    assert tokens[1].count(vocabulary.ids["<e1>"]) == 1
 
 
 @pytest.mark.slow
