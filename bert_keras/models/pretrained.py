@@ -48,15 +48,11 @@ class ConfiguredModel(keras.Model):
                 )
         return super().__new__(cls, *args, **kwargs)
 
-    @property
-    def is_quantized(self) -> bool:
-        """Whether `quantize` has replaced weights."""
-        return any(weight.path.endswith("_scale") for weight in self.weights)
-
     def get_config(self):
         """Returns the configuration; raises InputError if Keras could not rebuild the model."""
+        is_quantized = any(weight.path.endswith("_scale") for weight in self.weights)
         embeddings = getattr(getattr(self, "encoder", self), "embeddings", None)
-        if self.is_quantized or isinstance(embeddings, SharedEmbeddings):
+        if is_quantized or isinstance(embeddings, SharedEmbeddings):
             raise InputError(
                 f"{self.name} is quantized or shares embeddings, which cannot be loaded again; use "
                 "export --variant int8, or before quantize save_pretrained, which copies embeddings"
@@ -316,7 +312,7 @@ class Pretrained(ConfiguredModel):
         tokenizer = tokenizer or self.tokenizer
         metadata = self.stored_metadata(tokenizer, labels=labels)
         vocabulary = None if tokenizer is None else tokenizer.vocabulary
-        if self.is_quantized:
+        if any(weight.path.endswith("_scale") for weight in self.weights):  # after `quantize`
             self.get_config()  # raises InputError
         if not overwrite:
             refuse_existing(path, remedy="pass overwrite=True")

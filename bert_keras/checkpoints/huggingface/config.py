@@ -136,22 +136,17 @@ def read_labels(values: Mapping[str, Any], count: int) -> tuple[str, ...]:
     return tuple(str(names[index]) for index in ids) if names else numbered_labels(count)
 
 
-def read_problem_type(
-    folder: Path, values: Mapping[str, Any], num_labels: int, ignore: Collection[str]
-) -> tuple[str, tuple[str, ...]]:
-    """Returns a classifier's problem type, and a note if a CrossEncoder's activation is ignored."""
+def read_problem_type(folder: Path, values: Mapping[str, Any], *, num_labels: int) -> str:
+    """Returns a classifier's problem type; a CrossEncoder's folder states an activation, too."""
     kind, settings = values.get("problem_type") or "", optional_json(folder / CROSS_ENCODER)
     is_number = num_labels == 1 and kind in ("", "regression")
     default = CLASSES[is_number and settings.get("model_type") == "CrossEncoder"]
     older = values.get("sentence_transformers") or {}  # before version 6, in config.json
     oldest = values.get("sbert_ce_default_activation_function")
     name = settings.get(ACTIVATION) or older.get(ACTIVATION) or oldest or default
-    if is_number and name == CLASSES[1]:
-        return SIGMOID, ()
-    if name == CLASSES[kind == "multi_label_classification"] or name == CLASSES[0]:
-        return kind, ()
-    problem = f"the {ACTIVATION} of the scores is {name}, which bert-keras does not apply"
-    return kind, (note_if_ignored(ACTIVATION, problem, ignore=ignore),)
+    known = CLASSES if is_number or kind == "multi_label_classification" else CLASSES[:1]
+    check_name(name, known, what=f"{ACTIVATION} for this model")
+    return SIGMOID if is_number and name == CLASSES[1] else kind
 
 
 def write_config(

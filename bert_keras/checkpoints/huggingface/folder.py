@@ -58,12 +58,12 @@ def read(path: Path, *, ignore: Collection[str]) -> Checkpoint:
     model = _find_model(weights, named_model, family, config)
     table = weight_names(family, model, config)
     tensors = our_tensors(weights, table, is_transposed=is_transposed)
-    labels, problem_type, notes = (), "", ()
+    labels, problem_type = (), ""
     if KINDS[model].is_labelled:
         head = KINDS[model].heads[0]
         labels = config_file.read_labels(values, tensors[f"{head}/dense/bias"].shape[0])
     if model == "BertClassifier":
-        problem_type, notes = config_file.read_problem_type(path, values, len(labels), ignore)
+        problem_type = config_file.read_problem_type(path, values, num_labels=len(labels))
     named, has_segments = values.get("tokenizer_class"), config.num_segments > 1
     text = read_tokenizer(path, tokenizer_class=named, has_segments=has_segments, ignore=ignore)
     has_pooler = KINDS[model].reads_pooled_output or "encoder/pooler/kernel" in tensors
@@ -85,7 +85,7 @@ def read(path: Path, *, ignore: Collection[str]) -> Checkpoint:
         tensors=tensors,
         vocabulary=text.vocabulary,
         unused=tuple(unused),
-        notes=(*notes, *text.notes),
+        notes=text.notes,
     )
 
 
