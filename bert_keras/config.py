@@ -18,6 +18,7 @@ FINE_TUNING: dict[str, dict[str, Any]] = {
 }
 WARMUP_RATIO = 0.1  # fraction of the steps
 SINGLE = "single_label_classification"  # problem type of a classifier; "" means the same
+SIGMOID = "sigmoid_regression"  # problem type, not of Hugging Face: the score is a sigmoid
 LARGEST_DEPTH = 1_000  # layers; it takes minutes to build a deeper model
 ACTIVATIONS = ("gelu", "gelu_tanh", "gelu_new", "relu", "silu", "tanh")
 # Fields of BertConfig whose values are names -> these names
@@ -109,6 +110,7 @@ class BertConfig:
     has_head_norm: bool = setting(
         False, "whether pooler, tag and span heads have a dense layer with activation and LayerNorm"
     )
+    head_dropout_rate: float = setting(-1.0, "dropout before logits; -1 means hidden_dropout_rate")
     pooling: str = setting("cls", 'what the pooler reads: "cls", or "mean" of all hidden states')
 
     def __post_init__(self) -> None:
@@ -124,7 +126,8 @@ class BertConfig:
                 check_least(self, least, each.name, most=most)
         for name, known in CHOICES.items():
             errors.check_choice(self, name, known)
-        check_range(self, "a rate in [0, 1)", "hidden_dropout_rate", "attention_dropout_rate")
+        rates = ("hidden_dropout_rate", "attention_dropout_rate", "dropout_of_heads")
+        check_range(self, "a rate in [0, 1)", *rates)
         names = ("layer_norm_epsilon", "initializer_stddev", "rotary_base")
         check_range(self, "a number above 0", *names)
         check_range(self, "0 or a number above it", "masked_lm_epsilon", "local_rotary_base")
@@ -136,6 +139,11 @@ class BertConfig:
                 raise InputError(
                     f"{name} is {getattr(self, name)}; expected a multiple of {divisor}"
                 )
+
+    @property
+    def dropout_of_heads(self) -> float:
+        """The dropout rate before logits."""
+        return self.hidden_dropout_rate if self.head_dropout_rate == -1 else self.head_dropout_rate
 
     @property
     def is_rotary(self) -> bool:
@@ -313,7 +321,7 @@ class ModelMetadata:
     shortens_first: bool = False  # how to truncate pairs; see `bert_keras.text.packing`
     text_columns: tuple[str, ...] = ()  # names of the one or two texts of a training example
     labels: tuple[str, ...] = ()  # names of the labels, in the order of the logits
-    problem_type: str = ""  # a problem_type of Hugging Face, such as "regression"; "" if unknown
+    problem_type: str = ""  # of Hugging Face, such as "regression", or SIGMOID; "" if unknown
     # Name and settings of the fine-tuning task, or the size of a generator, or {}
     task: Mapping[str, Any] = field(default_factory=dict)
     # How a BertSentenceEncoder computes an embedding; None for other models

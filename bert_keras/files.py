@@ -3,6 +3,7 @@
 import contextlib
 import hashlib
 import io
+import itertools
 import json
 import os
 import re
@@ -82,7 +83,9 @@ def inner_path(folder: Path, name: str) -> Path:
 def text_lines(path: StrPath) -> Iterator[str]:
     """Yields the lines of a UTF-8 file without line ends and without a leading byte order mark."""
     with existing_file(path).open("rb") as file:
-        for line_number, line in enumerate(file, start=1):
+        first = file.readline()  # the whole file if its lines end in CR alone
+        firsts = [first] if first.endswith(b"\n") else first.splitlines()
+        for line_number, line in enumerate(itertools.chain(firsts, file), start=1):
             try:
                 text = line.decode("utf-8")
             except UnicodeDecodeError as error:
@@ -117,6 +120,11 @@ def json_object(path: StrPath) -> dict[str, Any]:
     except (ValueError, RecursionError) as error:
         raise InputError(f"{path} is not a valid JSON object ({error})") from error
     return values
+
+
+def optional_json(path: Path) -> dict[str, Any]:
+    """Reads a JSON file as `json_object` does; returns {} if there is none."""
+    return json_object(path) if path.is_file() else {}
 
 
 def file_sha256(path: StrPath) -> str:

@@ -16,6 +16,8 @@ def names(folder):
 def test_text_lines_drop_line_ends_and_the_byte_order_mark(tmp_path):
     (tmp_path / "a").write_bytes("\ufeffeins\r\nzwei\n\ndrei \ufeff".encode())
     assert list(files.text_lines(tmp_path / "a")) == ["eins", "zwei", "", "drei \ufeff"]
+    (tmp_path / "a").write_bytes(b"eins\rzwei\r\rdrei\r")  # as on old Macs
+    assert list(files.text_lines(tmp_path / "a")) == ["eins", "zwei", "", "drei"]
     (tmp_path / "b").write_bytes(b"good\nb\xe4d\n")
     with pytest.raises(InputError):
         list(files.text_lines(tmp_path / "b"))

@@ -146,16 +146,11 @@ def their_tensors(
 
 # The key under which the JSON files of other formats contain our metadata.
 EXTRA_KEY = "bert_keras"
-_TEXT_FIELDS = ("lowercase", "max_length", "shortens_first", "text_columns")
-_EXTRA_FIELDS = (*_TEXT_FIELDS, "labels", "problem_type", "task")
-
-
-def extra_values(metadata: ModelMetadata) -> dict[str, Any]:
-    """Returns the metadata for the value of EXTRA_KEY."""
-    return {name: getattr(metadata, name) for name in _EXTRA_FIELDS}
+EXTRA_FIELDS = ("lowercase", "max_length", "shortens_first", "text_columns", "labels")
+EXTRA_FIELDS += ("problem_type", "task")
 
 
 def with_extra(metadata: ModelMetadata, extra: Mapping[str, Any]) -> ModelMetadata:
     """Returns metadata with the fields in the value of EXTRA_KEY."""
-    stated = {name: extra[name] for name in _EXTRA_FIELDS if name in extra}
+    stated = {name: extra[name] for name in EXTRA_FIELDS if name in extra}
     return ModelMetadata.from_dict({**metadata.to_dict(), **stated})

@@ -50,7 +50,7 @@ WRITTEN_ACTIVATIONS = {ours: name for name, ours in ACTIVATIONS.items()}
 WRITTEN_ACTIVATIONS |= {"gelu": "gelu", "gelu_new": "gelu"}
 LAYER_NORM_EPSILON = 1e-12  # the value in tf.contrib.layers.layer_norm, which modeling.py calls
 # Fields of BertConfig that are stored under EXTRA_KEY if they differ from Google's values.
-CHANGED = ("activation", "layer_norm_epsilon")
+CHANGED = ("activation", "layer_norm_epsilon", "head_dropout_rate")
 
 
 def recognises(path: Path) -> bool:
@@ -79,6 +79,8 @@ def read(path: Path, *, ignore: Collection[str]) -> Checkpoint:
     if model == "BertClassifier":
         labels = numbered_labels(variables["output_bias"].shape[0])
         metadata = dataclasses.replace(metadata, labels=labels)
+        if len(extra.get("labels", labels)) != len(labels):  # Google's code trained another head
+            extra = {n: extra[n] for n in extra if n not in ("labels", "problem_type", "task")}
     ours = partial(common.our_tensors, table=weight_names(config), is_transposed=is_transposed)
     state, unused = None, [name for name in stored if name in ignore]
     if slots and STEP in ignore:
@@ -181,10 +183,12 @@ def write_config(metadata: ModelMetadata, path: Path) -> tuple[str, ...]:
         notes.append(f"{theirs}, this model has {epsilon}")
     written = WRITTEN_ACTIVATIONS[config.activation]
     theirs = {"activation": ACTIVATIONS[written], "layer_norm_epsilon": LAYER_NORM_EPSILON}
+    theirs["head_dropout_rate"] = BertConfig.head_dropout_rate
     extra = {n: getattr(config, n) for n in CHANGED if getattr(config, n) != theirs[n]}
     values = {key: getattr(config, field) for key, field in HYPERPARAMETERS.items()}
     values |= {"hidden_act": written}
-    write_json(path, values | {common.EXTRA_KEY: {**common.extra_values(metadata), **extra}})
+    extra |= {name: getattr(metadata, name) for name in common.EXTRA_FIELDS}
+    write_json(path, values | {common.EXTRA_KEY: extra})
     return tuple(notes)
 
 

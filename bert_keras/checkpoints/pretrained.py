@@ -15,7 +15,7 @@ import numpy as np
 
 from bert_keras.checkpoints.checkpoint import Checkpoint, TrainingState, weight_part
 from bert_keras.checkpoints.formats import write_checkpoint
-from bert_keras.checkpoints.tensors import StoredTensor, lazy_array, named_weights, stored_weight
+from bert_keras.checkpoints.tensors import lazy_array, named_weights, stored_weight
 from bert_keras.config import (
     BertConfig,
     DenseModule,
@@ -125,9 +125,11 @@ def build_model(
     """
     errors = []
 
-    def read_tensor(tensor: StoredTensor, shape, dtype=None):
+    def read_tensor(name: str, shape, dtype=None):
         try:
-            array = tensor.read()
+            array = checkpoint.tensors[name].read()
+            if not np.isfinite(np.vdot(array, array)):  # which numbers from 2e19 overflow
+                raise _misfit(source, [f"{name} has NaN, infinite or huge numbers"])
         except Exception as error:
             # Raised below; here, Keras would keep other variables in its global list of unset ones.
             errors.append(error)
@@ -144,7 +146,7 @@ def build_model(
         shapes = {name: tuple(weight.shape) for name, weight in weights.items()}
         report = _make_report(checkpoint, shapes, source=os.fspath(source), new_parts=new_parts)
         for each in report.loaded:
-            weights[each]._initializer = partial(read_tensor, checkpoint.tensors[each])
+            weights[each]._initializer = partial(read_tensor, each)
     if errors:
         raise errors[0]
     model.metadata, model.tokenizer, model.load_report = metadata, checkpoint.tokenizer, report
@@ -170,7 +172,7 @@ def _make_report(
     loaded_parts = parts - set(new_parts)
     problems += [f"{name} is unexpected" for name in unused if weight_part(name) in loaded_parts]
     if problems:
-        raise InputError(f"{source} does not fit the model: {listed(problems)}")
+        raise _misfit(source, problems)
     return LoadReport(
         source,
         loaded=tuple(expected_names),
@@ -178,6 +180,10 @@ def _make_report(
         unused=(*unused, *checkpoint.unused),
         notes=checkpoint.notes,
     )
+
+
+def _misfit(source: StrPath, problems: list[str]) -> InputError:
+    return InputError(f"{source} does not fit the model: {listed(problems)}")
 
 
 def checkpoint_of_model(

@@ -22,7 +22,7 @@ from bert_keras.checkpoints.huggingface.tokenizer import sentence_settings
 from bert_keras.checkpoints.tensors import write_tensors
 from bert_keras.config import BertConfig, DenseModule, EmbeddingConfig, NormalizeModule
 from bert_keras.errors import InputError, check_name
-from bert_keras.files import inner_path, json_object, write_json
+from bert_keras.files import existing_file, inner_path, json_object, optional_json, write_json
 
 MODULES, SETTINGS = "modules.json", "config_sentence_transformers.json"
 SENTENCES = "sentence_bert_config.json"
@@ -74,7 +74,10 @@ def read(path: Path, *, ignore: Collection[str]) -> Checkpoint:
     checkpoint = huggingface.read(folder, ignore=ignore)
     if is_bare:
         return replace(checkpoint, notes=(*notes, *checkpoint.notes))
-    settings, dimensions = sentence_settings(folder), _read_settings(path).get("truncate_dim")
+    settings, dimensions = (
+        sentence_settings(folder),
+        optional_json(path / SETTINGS).get("truncate_dim"),
+    )
     check_fixed(settings, FIXED, file=SENTENCES)
     if settings.get("do_lower_case") and not checkpoint.metadata.lowercase:
         problem = f"{SENTENCES} lower-cases texts before a cased tokenizer; bert-keras does not"
@@ -100,7 +103,7 @@ def stored_config(path: Path) -> BertConfig:
 
 def _read_modules(path: Path) -> list[tuple[str, Path]]:
     """Returns the class and the folder of each module in modules.json."""
-    modules = json.loads((path / MODULES).read_text(encoding="utf-8"))
+    modules = json.loads(existing_file(path / MODULES).read_text(encoding="utf-8"))
     # A class of another library keeps its full name, which `read` does not support.
     names = [re.sub(rf"^{LIBRARY}\..*\.", "", each["type"]) for each in modules]
     folders = [inner_path(path, each["path"]) for each in modules]
@@ -127,7 +130,7 @@ def _read_embedding(path: Path, modules: list[tuple[str, Path]]) -> EmbeddingCon
             check_name(name, ACTIVATIONS, what=f"activation_function of {folder.name}")
             options = {"activation": ACTIVATIONS[name], "has_bias": bool(values.get("bias", True))}
             read.append(DenseModule(units=values["out_features"], **options))
-    settings = _read_settings(path)
+    settings = optional_json(path / SETTINGS)
     prompts = settings.get("prompts") or {}
     return EmbeddingConfig(
         pooling=tuple(modes) or ("mean",),
@@ -142,10 +145,6 @@ def _read_module(folder: Path) -> dict[str, Any]:
     values = json_object(folder / CONFIG)
     check_fixed(values, FIXED, file=f"{folder.name}/{CONFIG}")
     return values
-
-
-def _read_settings(path: Path) -> dict[str, Any]:
-    return json_object(path / SETTINGS) if (path / SETTINGS).is_file() else {}
 
 
 def _dense_names(index: int) -> dict[str, str]:

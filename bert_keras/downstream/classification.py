@@ -103,7 +103,7 @@ Examples = Sequence[TextExample]
 class ClassificationTask(Task[TextExample, EncodedTexts, LabelPrediction]):
     """Classification or regression of texts or pairs of texts."""
 
-    kind: str = setting("one", 'kind of label: "one", "many" or "number"')
+    kind: str = setting("one", 'kind of label: "one", "many", "number" or "probability"')
     max_length: int = setting(128, "maximum number of tokens of a row, special tokens included")
     text_columns: tuple[str, ...] = setting(("text",), "columns of one text or two")
     label_column: str = setting("label", "column of the labels")

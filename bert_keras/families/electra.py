@@ -48,6 +48,6 @@ FAMILY = Family(
         "intermediate_size": 1024,
         "num_attention_heads": 4,
     },
-    dropout_keys=("summary_last_dropout",),
+    dropout_keys=("classifier_dropout", "summary_last_dropout"),
     fixed_values={"summary_activation": "gelu", "summary_type": "first", "summary_use_proj": True},
 )

@@ -94,7 +94,8 @@ class Family:
     activation_keys: tuple[str, ...] = ("hidden_act",)  # config.json keys that have the same value
     # This family's keys in config.json -> their defaults, where they differ from BERT's
     defaults: Mapping[str, Any] = field(default_factory=dict)
-    dropout_keys: tuple[str, ...] = ()  # config.json keys of the dropout rates of heads
+    # config.json keys of other dropout rates; the first is `dropout_of_heads`
+    dropout_keys: tuple[str, ...] = ("classifier_dropout",)
     # Keys in config.json -> their only supported value
     fixed_values: Mapping[str, Any] = field(default_factory=dict)
     # Whether the masked-LM head always has GELU, whatever the activation of the encoder is.

@@ -151,7 +151,7 @@ FAMILY = Family(
         "num_hidden_layers": 22,
         "vocab_size": 50_368,
     },
-    dropout_keys=("embedding_dropout", "classifier_dropout"),
+    dropout_keys=("classifier_dropout", "embedding_dropout"),
     fixed_values={"decoder_bias": True},
     read_fields=_read_fields,
     more_values=_more_values,

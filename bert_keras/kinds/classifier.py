@@ -8,7 +8,7 @@ from typing import Any, ClassVar, NamedTuple
 
 import numpy as np
 
-from bert_keras.config import ModelMetadata, numbered_labels
+from bert_keras.config import SIGMOID, ModelMetadata, numbered_labels
 from bert_keras.errors import InputError, check_name, counted, listed, quoted
 from bert_keras.kinds.kind import Kind, class_ids, columns_of_answers, softmax
 from bert_keras.text.columns import columns_of
@@ -174,9 +174,22 @@ class Regression(LabelScheme):
         return abs(difference), [f"{each:,.2f}" for each in (gold, prediction.label, difference)]
 
 
+class SigmoidRegression(Regression):
+    """A number from 0 to 1, the sigmoid of a logit, as in sentence-transformers' CrossEncoder."""
+
+    problem_type = SIGMOID
+
+    def compile_arguments(self):
+        return MULTI_LABEL.compile_arguments()
+
+    def prediction(self, logits: np.ndarray, classes: Sequence[str]):
+        return LabelPrediction(float(MULTI_LABEL.prediction(logits, classes).probabilities[0]))
+
+
 SINGLE_LABEL, MULTI_LABEL, REGRESSION = LabelScheme(), MultiLabel(), Regression()
 # ClassificationTask.kind, a kind of label and not a Kind of model -> scheme
 LABEL_SCHEMES = {"one": SINGLE_LABEL, "many": MULTI_LABEL, "number": REGRESSION}
+LABEL_SCHEMES |= {"probability": SigmoidRegression()}
 
 
 def label_scheme(metadata: ModelMetadata) -> LabelScheme:
@@ -260,7 +273,7 @@ class Classifier(Kind):
     def answers(self, columns: Sequence[list], rows: Any, outputs: Sequence):
         scheme, labels = label_scheme(self.metadata), self.metadata.labels
         predictions = [scheme.prediction(logits, labels) for logits in outputs]
-        if scheme is REGRESSION:
+        if isinstance(scheme, Regression):
             return [{"score": each.label} for each in predictions]
         return [
             {"label": scheme.to_text(each.label), "labels": list(labels)}
@@ -295,7 +308,7 @@ class Classifier(Kind):
         if scheme is SINGLE_LABEL and len(task.labels) <= evaluation.MAX_LABELS:
             pairs = [(gold, predicted) for (gold,), (predicted,) in name_pairs]
             sections.append(evaluation.confusion_matrix("Confusion", pairs, task.labels))
-        if scheme is not REGRESSION:
+        if not isinstance(scheme, Regression):
             sets = [(set(gold), set(predicted)) for gold, predicted in name_pairs]
             sections.append(evaluation.label_scores("Labels", sets))
         columns = ["example", *task.text_columns, *scheme.error_columns]

@@ -99,7 +99,7 @@ class BertFeatureTagger(TaskModel):
         layers: The choice of layers, a key of `LAYER_CHOICES`, such as "concat-last-four".
         lstm_units: The units of each direction of the BiLSTM. The paper's "768-dimensional" may
             mean 768 or 384.
-        dropout_rate: Dropout of the tagger; by default `config.hidden_dropout_rate`.
+        dropout_rate: Dropout of the tagger; by default `config.dropout_of_heads`.
         name: The name of the Keras model.
 
     Call arguments:
@@ -136,7 +136,7 @@ class BertFeatureTagger(TaskModel):
         super().__init__(config, name=name, **kwargs)
         check_count("lstm_units", lstm_units or 0)
         self.num_labels = num_labels
-        self.dropout_rate = config.hidden_dropout_rate if dropout_rate is None else dropout_rate
+        self.dropout_rate = config.dropout_of_heads if dropout_rate is None else dropout_rate
         settings = {"num_labels": num_labels, "layers": layers, "lstm_units": lstm_units}
         settings |= {"dropout_rate": self.dropout_rate, "dtype": self.dtype_policy}
         self.tagger = WordTagger(config, name="tagger", **settings)

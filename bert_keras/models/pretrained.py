@@ -50,12 +50,12 @@ class ConfiguredModel(keras.Model):
 
     def get_config(self):
         """Returns the configuration; raises InputError if Keras could not rebuild the model."""
-        is_quantized = any(weight.path.endswith("/kernel_scale") for weight in self.weights)
+        is_quantized = any(weight.path.endswith("_scale") for weight in self.weights)
         embeddings = getattr(getattr(self, "encoder", self), "embeddings", None)
         if is_quantized or isinstance(embeddings, SharedEmbeddings):
             raise InputError(
-                f"{self.name} is quantized or shares embeddings, which Keras cannot load again; "
-                "use bert-keras export --variant int8, or save_pretrained, which copies embeddings"
+                f"{self.name} is quantized or shares embeddings, which cannot be loaded again; use "
+                "export --variant int8, or before quantize save_pretrained, which copies embeddings"
             )
         return {
             "name": self.name,
@@ -312,6 +312,8 @@ class Pretrained(ConfiguredModel):
         tokenizer = tokenizer or self.tokenizer
         metadata = self.stored_metadata(tokenizer, labels=labels)
         vocabulary = None if tokenizer is None else tokenizer.vocabulary
+        if any(weight.path.endswith("_scale") for weight in self.weights):  # after `quantize`
+            self.get_config()  # raises InputError
         if not overwrite:
             refuse_existing(path, remedy="pass overwrite=True")
         options = {"format": format, "overwrite": overwrite}

@@ -82,7 +82,7 @@ class BertClassifier(TextInputs, TaskModel):
     Args:
         config: The hyperparameters of the encoder.
         num_labels: The number of labels.
-        dropout_rate: Dropout before the head; by default `config.hidden_dropout_rate`.
+        dropout_rate: Dropout before the head; by default `config.dropout_of_heads`.
         name: The name of the Keras model.
 
     Call arguments:
@@ -114,7 +114,7 @@ class BertClassifier(TextInputs, TaskModel):
     ):
         super().__init__(config, name=name, **kwargs)
         self.num_labels = num_labels
-        self.dropout_rate = config.hidden_dropout_rate if dropout_rate is None else dropout_rate
+        self.dropout_rate = config.dropout_of_heads if dropout_rate is None else dropout_rate
         self.classification = self.head(
             ClassificationHead, num_labels, dropout_rate=self.dropout_rate, name="classification"
         )
@@ -145,7 +145,7 @@ class BertMultipleChoice(TextInputs, TaskModel):
 
     Args:
         config: The hyperparameters of the encoder.
-        dropout_rate: Dropout before the head; by default `config.hidden_dropout_rate`.
+        dropout_rate: Dropout before the head; by default `config.dropout_of_heads`.
         name: The name of the Keras model.
 
     `fit((contexts, choices_0, choices_1, ...), labels)` takes texts and, for each context, the
@@ -179,7 +179,7 @@ class BertMultipleChoice(TextInputs, TaskModel):
         **kwargs,
     ):
         super().__init__(config, name=name, **kwargs)
-        self.dropout_rate = config.hidden_dropout_rate if dropout_rate is None else dropout_rate
+        self.dropout_rate = config.dropout_of_heads if dropout_rate is None else dropout_rate
         self.multiple_choice = self.head(
             ClassificationHead, 1, dropout_rate=self.dropout_rate, name="multiple_choice"
         )
@@ -205,7 +205,7 @@ class BertTokenClassifier(TextInputs, TaskModel):
     Args:
         config: The hyperparameters of the encoder.
         num_labels: The number of labels.
-        dropout_rate: Dropout before the head; by default `config.hidden_dropout_rate`.
+        dropout_rate: Dropout before the head; by default `config.dropout_of_heads`.
         name: The name of the Keras model.
 
     Call arguments:
@@ -238,7 +238,7 @@ class BertTokenClassifier(TextInputs, TaskModel):
     ):
         super().__init__(config, name=name, **kwargs)
         self.num_labels = num_labels
-        self.dropout_rate = config.hidden_dropout_rate if dropout_rate is None else dropout_rate
+        self.dropout_rate = config.dropout_of_heads if dropout_rate is None else dropout_rate
         self.token_labels = self.token_head(
             TokenLabelsHead, num_labels, dropout_rate=self.dropout_rate, name="token_labels"
         )

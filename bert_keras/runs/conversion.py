@@ -3,6 +3,7 @@
 import dataclasses
 import os
 import re
+import unicodedata
 from collections.abc import Callable, Collection, Mapping, Sequence
 from typing import TypeAlias, cast
 
@@ -183,6 +184,8 @@ def extend_vocabulary(checkpoint: Checkpoint, new_tokens: Sequence[str]) -> Chec
     vocabulary, metadata = checkpoint.vocabulary, checkpoint.metadata
     if vocabulary is None or vocabulary.rules:
         raise InputError("the checkpoint has no WordPiece vocabulary, which can be extended")
+    if metadata.lowercase:  # the tokenizer decomposes Hangul
+        new_tokens = [unicodedata.normalize("NFD", token) for token in new_tokens]
     known = [token for token in new_tokens if token in vocabulary.ids]
     added = [token for token in new_tokens if token not in vocabulary.ids]
     for token in added:

@@ -118,6 +118,7 @@ class TaskRun:
                 source.config,
                 hidden_dropout_rate=recipe.dropout_rate,
                 attention_dropout_rate=recipe.dropout_rate,
+                head_dropout_rate=-1.0,
                 has_pooler=source.config.has_pooler or KINDS[task.model].reads_pooled_output,
                 num_lstm_layers=recipe.num_lstm_layers or source.config.num_lstm_layers,
                 pooling=recipe.classifier_pooling or source.config.pooling,

@@ -8,7 +8,7 @@ Face's tokenizers. Rules of Unigram are built from SentencePiece's ModelProto `m
 import hashlib
 import json
 import os
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from functools import cache
 from pathlib import Path
@@ -41,6 +41,7 @@ SPECIALS = {
 }
 SPLITTERS = {"BPE": '"ByteLevel"', "Unigram": '"Metaspace"'}
 SUPPORTED = "known are WordPiece, byte-level BPE and SentencePiece's Unigram"
+OPTIONS = ("single_word", "lstrip", "rstrip", "normalized", "special")  # of an added token
 EXCLUDED_SCORE = -100.0  # added to the score of a token that must never be chosen
 VOCABULARY_FILE, RULES_FILE = "vocab.txt", "tokenizer.json"
 
@@ -86,10 +87,13 @@ def vocabulary_sha256(vocabulary: Vocabulary) -> str:
     return hashlib.sha256(vocabulary_file(vocabulary)[1].encode()).hexdigest()
 
 
-def rules_vocabulary(rules: str, *, file: StrPath = RULES_FILE) -> Vocabulary:
+def rules_vocabulary(
+    rules: str, *, file: StrPath = RULES_FILE, added: Mapping[str, Mapping] | None = None
+) -> Vocabulary:
     """Returns the vocabulary of `rules`, the text of a tokenizer.json; errors name it `file`.
 
-    Rules in the older formats of published models are converted to the current format.
+    Rules in the older formats of published models are converted to the current format, and get the
+    tokens of `added`, whose values are their options and ids.
     """
     try:
         source, tokenizer = json.loads(rules), Tokenizer.from_str(rules)
@@ -101,9 +105,14 @@ def rules_vocabulary(rules: str, *, file: StrPath = RULES_FILE) -> Vocabulary:
             raise ValueError("it has no merges")
     except Exception as error:  # the only class that `tokenizers` raises
         raise InputError(f"{file} is damaged or of another type ({error}); {SUPPORTED}") from error
+    known = {each.content for each in tokenizer.get_added_tokens_decoder().values()}
+    for token, each in sorted((added or {}).items(), key=lambda pair: pair[1].get("id", -1)):
+        if token not in known and ("id" in each or tokenizer.token_to_id(token) is not None):
+            options = {name: each[name] for name in OPTIONS if name in each}
+            tokenizer.add_tokens([AddedToken(token, **options)])
     tokens = source["model"]["vocab"]
     ids = tokens if model == "BPE" else {token: i for i, (token, _) in enumerate(tokens)}
-    ids = ids | {token["content"]: token["id"] for token in source.get("added_tokens") or ()}
+    ids = ids | {each.content: i for i, each in tokenizer.get_added_tokens_decoder().items()}
     known = SPECIALS[model]
     specials = next((each for each in known if ids.keys() >= set(each.tokens)), known[0])
     return Vocabulary(in_order_of_ids(ids, file=os.fspath(file)), specials, tokenizer.to_str())
@@ -145,22 +154,32 @@ def readable_tokens(vocabulary: Vocabulary) -> tuple[str, ...]:
     return tuple(map(readable, vocabulary.tokens))
 
 
+def rules_of(vocabulary: Vocabulary) -> dict[str, Any]:
+    """Returns the rules; an added token is `special` if it is plain text where a text has it."""
+    rules, specials = json.loads(vocabulary.rules), vocabulary.specials.tokens
+    for each in rules["added_tokens"]:
+        is_filler = each["special"] and each["content"].startswith("[unused")  # `padded` adds it
+        each["special"] = is_filler or each["content"] in specials
+    return rules
+
+
 class FastTokenizer(TextTokenizer):
-    """The tokenizer that a tokenizer.json describes."""
+    """The tokenizer that a tokenizer.json describes; it never divides added tokens."""
 
     def __init__(self, vocabulary: Vocabulary):
         self.vocabulary = vocabulary
-        settings = json.loads(vocabulary.rules)
+        settings = rules_of(vocabulary)
         self.lowercase = is_uncased(vocabulary)
         settings |= dict.fromkeys(("truncation", "padding", "post_processor"))
         if settings["model"]["type"] == "Unigram":
-            settings["added_tokens"] = []
             # With the added space, special tokens match no text, because Metaspace has replaced
             # all spaces of the text.
             tokens = settings["model"]["vocab"]
             for token in vocabulary.specials.tokens:
                 if (token_id := vocabulary.ids[token]) < len(tokens):
                     tokens[token_id][0] = f" {token}"
+            for each in settings["added_tokens"]:
+                each["content"] = " " * each["special"] + each["content"]
         self._tokenizer = Tokenizer.from_str(json.dumps(settings))
         self._tokenizer.encode_special_tokens = True  # "[SEP]" in a text is plain text
         if settings["model"]["type"] == "BPE":
@@ -184,8 +203,7 @@ class FastTokenizer(TextTokenizer):
         return [each.ids for each in self._tokenizer.encode_batch_fast(texts)]
 
     def decode(self, ids: Sequence[int]) -> str:
-        tokens = [self.vocabulary.tokens[int(token_id)] for token_id in ids]
-        return self._tokenizer.decoder.decode(tokens).strip()
+        return self._tokenizer.decoder.decode(self._tokens(ids)).strip()
 
     def _num_removed(self, text: str) -> int:
         """Returns the number of leading characters that normalization removes."""

@@ -21,7 +21,7 @@ from tokenizers.models import WordPiece
 from tokenizers.normalizers import BertNormalizer
 from tokenizers.pre_tokenizers import BertPreTokenizer
 
-from bert_keras.errors import LARGEST_COUNT, suggest_keyword_names
+from bert_keras.errors import LARGEST_COUNT, InputError, suggest_keyword_names
 from bert_keras.text.columns import check_column, check_texts
 from bert_keras.text.packing import encode, flatten, span_indices
 from bert_keras.text.vocab import Vocabulary
@@ -104,6 +104,12 @@ class TextTokenizer(abc.ABC):
     @abc.abstractmethod
     def decode(self, ids: Sequence[int]) -> str:
         """Returns the text of the tokens."""
+
+    def _tokens(self, ids: Sequence[int]) -> list[str]:
+        tokens = self.vocabulary.tokens
+        if wrong := [each for each in ids if not 0 <= each < len(tokens)]:
+            raise InputError(f"{wrong[0]} is not the id of a token: 0 to {len(tokens) - 1}")
+        return [tokens[int(token_id)] for token_id in ids]
 
 
 def normalizer(*, lowercase: bool) -> BertNormalizer:
@@ -196,8 +202,7 @@ class WordPieceTokenizer(TextTokenizer):
         return _split_map(words, is_simple, word_ids, self.ids_batch)
 
     def decode(self, ids: Sequence[int]) -> str:
-        tokens = self.vocabulary.tokens
-        return " ".join(tokens[int(token_id)] for token_id in ids).replace(" ##", "")
+        return " ".join(self._tokens(ids)).replace(" ##", "")
 
 
 def _split_map(

@@ -1,6 +1,7 @@
 """`convert`: from any format to any format, parts and students of models, new tokens."""
 
 import dataclasses
+import unicodedata
 
 import numpy as np
 import pytest
@@ -145,6 +146,12 @@ def test_texts_without_new_tokens_keep_their_ids(tmp_path, monkeypatch):
     old, new = original.tokenizer, open_checkpoint("new").tokenizer
     assert old.ids_batch(["ab ba"]) == new.ids_batch(["ab ba"])
     assert new.ids_batch(["cab fed a"]) == [[1, 2, IDS["a"]]]
+
+
+def test_new_tokens_of_hangul_are_decomposed_where_texts_are():
+    vocabulary = Vocabulary((*SPECIAL_TOKENS, *unicodedata.normalize("NFD", "서울")))
+    new = extend_vocabulary(random_checkpoint("BertEncoder", vocabulary=vocabulary), ["서울"])
+    assert new.tokenizer.encode("서울").ids == [len(vocabulary)]
 
 
 def test_impossible_new_tokens_are_refused(vocabulary_of):

@@ -64,6 +64,13 @@ def test_variable_names_decide_the_model_class(name, model, labels, trained):
     assert not load_model(FIXTURES / name).load_report.unused
 
 
+def test_a_head_that_google_trained_on_our_folder_has_its_own_labels(tmp_path):
+    shutil.copytree(FIXTURES / "classifier", tmp_path / "it")
+    change_json(tmp_path / "it" / "bert_config.json", bert_keras={"labels": [], "max_length": 9})
+    metadata = load_model(tmp_path / "it").metadata
+    assert (metadata.labels[1:], metadata.max_length) == (("LABEL_1", "LABEL_2"), 9)
+
+
 def test_missing_heads_change_the_model_class(copy):
     names = [*tf.train.load_checkpoint(str(copy / "bert_model.ckpt")).get_variable_to_shape_map()]
     state = [name for name in names if name.endswith(("adam_m", "adam_v"))] + ["global_step"]

@@ -14,9 +14,11 @@ from tokenizers import Tokenizer
 
 from bert_keras import BertPretrainer
 from bert_keras.checkpoints.formats import open_checkpoint, write_checkpoint
-from bert_keras.checkpoints.huggingface.config import read_config, transformers_classes
+from bert_keras.checkpoints.huggingface.config import CLASSES, read_config, transformers_classes
+from bert_keras.downstream.catalog import task_of
 from bert_keras.errors import InputError
 from bert_keras.families import FAMILIES, family_of, preset
+from bert_keras.kinds.classifier import Classifier
 from bert_keras.models.loading import MODELS, load_model
 from tests.checkpoints.conftest import assert_round_trip, change_json
 from tests.factories import assert_same_tensors, random_checkpoint
@@ -194,6 +196,55 @@ def test_labels_and_problem_type(copy, tmp_path):
         open_checkpoint(folder)
 
 
+SIGMOID, SETTINGS = {"activation_fn": CLASSES[1]}, "config_sentence_transformers.json"
+
+
+@pytest.mark.parametrize(
+    ("file", "values", "score"),
+    [
+        ("config.json", {"id2label": ["similarity"]}, 2.0),
+        ("config.json", {"sentence_transformers": SIGMOID}, 0.8807971),
+        ("config.json", {"sbert_ce_default_activation_function": CLASSES[1]}, 0.8807971),
+        *((SETTINGS, each, 0.8807971) for each in (SIGMOID, {"model_type": "CrossEncoder"})),
+    ],
+)
+def test_scores_of_cross_encoders(tmp_path, file, values, score):
+    original = small("bert", "BertClassifier", labels=("LABEL_0",), problem_type="")
+    write_checkpoint(original, tmp_path / "it", format="huggingface")
+    change_json(tmp_path / "it" / "config.json", sentence_transformers=None, id2label=None)
+    change_json(tmp_path / "it" / file, **values)
+    read = open_checkpoint(tmp_path / "it")
+    write_checkpoint(read, tmp_path / "back", format="huggingface")
+    for metadata in (read.metadata, open_checkpoint(tmp_path / "back").metadata):
+        (answer,) = Classifier(metadata, None).answers((), None, [np.float32([2.0])])
+        task = task_of(metadata, name="regression", source="it")
+        (predicted,) = task.predictions((), None, [np.float32([2.0])])
+        assert [answer["score"], predicted.label] == pytest.approx(2 * [score], abs=1e-6)
+
+
+DROPOUT = {"albert": "classifier_dropout_prob", "distilbert": "seq_classif_dropout"}
+
+
+@pytest.mark.parametrize("kind", ["albert", "distilbert", "bert", "electra", "modernbert"])
+def test_the_dropout_of_heads(tmp_path, kind):
+    write_checkpoint(small(kind, "BertClassifier"), tmp_path / "it", format="huggingface")
+    change = {DROPOUT.get(kind, "classifier_dropout"): 0.3}
+    change_json(tmp_path / "it" / "config.json", **change)
+    model = load_model(tmp_path / "it")
+    model.save_pretrained(tmp_path / "back", format="huggingface")
+    written = json.loads((tmp_path / "back" / "config.json").read_text())
+    assert model.dropout_rate == 0.3 and written.items() >= change.items()
+
+
+@pytest.mark.parametrize("value", [np.nan, -np.inf, 3e38])
+def test_weights_that_are_not_numbers_are_refused(copy, value):
+    folder = copy("classification")
+    arrays = tensors(folder)
+    arrays["classifier.weight"][1, 2] = value
+    with pytest.raises(InputError, match="classification/dense/kernel"):
+        load_model(store(folder, arrays))
+
+
 def test_activations(copy, tmp_path):
     folder = copy("encoder")
     for theirs, ours in (
@@ -283,10 +334,11 @@ def test_values_that_would_change_the_computation_are_refused(values):
     [
         *({"model_type": "xlnet"}, {"architectures": ["BertForDialogue"]}),
         {"auto_map": {"AutoModel": "their.Code"}},
+        {"sentence_transformers": {"activation_fn": CLASSES[1]}},
     ],
 )
 def test_other_models_are_refused(copy, values):
-    folder = copy("encoder")
+    folder = copy("classification")
     change_json(folder / "config.json", **values)
     with pytest.raises(InputError):
         open_checkpoint(folder)

@@ -165,6 +165,9 @@ def test_lower_case_before_a_cased_tokenizer(tmp_path):
     with pytest.raises(InputError):
         open_checkpoint(folder)
     assert open_checkpoint(folder, ignore=("do_lower_case",)).notes
+    (folder / "modules.json").unlink()
+    with pytest.raises(InputError):
+        open_checkpoint(folder)
     without_a_pooling_first = folder_of(tmp_path / "other", "Normalize", "Pooling")
     with pytest.raises(InputError):
         open_checkpoint(without_a_pooling_first)

@@ -5,7 +5,7 @@ import json
 import shutil
 
 import pytest
-from tokenizers import Tokenizer
+from tokenizers import AddedToken, Tokenizer
 
 from bert_keras.checkpoints.formats import open_checkpoint, write_checkpoint
 from bert_keras.checkpoints.huggingface.tokenizer import read_rules, read_tokenizer
@@ -16,6 +16,9 @@ from bert_keras.text.packing import encode
 from tests.checkpoints.conftest import assert_round_trip, change_json
 from tests.factories import random_checkpoint, tiny_vocabulary
 from tests.relatives import CHANGES
+
+BYTE_LEVEL = {"type": "ByteLevel", "add_prefix_space": True, "trim_offsets": True}
+PROCESSOR = {"type": "BertProcessing", "sep": ["[CLS]", 2], "cls": ["[SEP]", 3]}
 
 
 def read(folder, *, ignore=()):
@@ -100,16 +103,25 @@ def test_damaged_files_are_refused(folder, file, data):
         read(folder)
 
 
-@pytest.mark.parametrize("folder", ["albert"], indirect=True)
-def test_added_tokens_that_unigram_divides_are_refused(folder):
-    """transformers finds "<e1>" in a text as one token."""
-    rules = Tokenizer.from_str(read_rules(folder, {}))
-    rules.add_tokens(["<e1>"])
-    (folder / "tokenizer.json").write_text(rules.to_str(), "utf-8")
+@pytest.mark.parametrize("is_special", [True, False])
+@pytest.mark.parametrize("file", ["tokenizer.json", "tokenizer_config.json", "added_tokens.json"])
+@pytest.mark.parametrize("folder", ["roberta", "modernbert", "albert", "kobert"], indirect=True)
+def test_added_tokens_are_never_divided(folder, file, is_special):
+    """transformers, too, finds "<e1>" in a text as one token."""
+    theirs = Tokenizer.from_str(read_rules(folder, {}))
+    theirs.add_tokens([AddedToken("<e1>", special=is_special)])
+    number, rules = theirs.token_to_id("<e1>"), json.loads(theirs.to_str())
+    decoder, special = {str(number): rules["added_tokens"][-1]}, ["<e1>"] * is_special
+    files = {"tokenizer.json": rules, "tokenizer_config.json": {"added_tokens_decoder": decoder}}
+    change_json(folder / file, **files.get(file, {"<e1>": number}))
+    change_json(folder / "special_tokens_map.json", additional_special_tokens=special)
+    tokenizer = FastTokenizer(read(folder).vocabulary)
+    for text in ("the <e1>License", "<e1> the<e1><e1>", "<e1"):
+        ids = theirs.encode(text, add_special_tokens=False).ids
+        assert tokenizer.ids_batch([text]) == [ids] and ids.count(number) == text.count("<e1>")
+    change_json(folder / "added_tokens.json", **{"<e2>": 2000})
     with pytest.raises(InputError):
         read(folder)
-    vocabulary = read(folder, ignore=("added_tokens",)).vocabulary
-    assert "<e1>" not in FastTokenizer(vocabulary).encode("the <e1>").tokens
 
 
 @pytest.mark.parametrize(
@@ -120,6 +132,18 @@ def test_added_tokens_that_unigram_divides_are_refused(folder):
         ("tokenizer_config.json", {"strip_accents": False}),
         ("tokenizer_config.json", {"tokenize_chinese_chars": False}),
         ("tokenizer_config.json", {"unk_token": "<unk>"}),
+        ("special_tokens_map.json", {"unk_token": {"content": "<unk>"}}),
+        ("special_tokens_map.json", {"additional_special_tokens": ["the"]}),
+        ("added_tokens.json", {"[E1]": 18}),
+        ("tokenizer_config.json", {"added_tokens_decoder": {"18": {"content": "[E1]"}}}),
+        ("tokenizer_config.json", {"extra_special_tokens": {"river_token": "river"}}),
+        ("tokenizer_config.json", {"do_lower_case": "true"}),
+        ("tokenizer_config.json", {"split_special_tokens": True}),
+        ("tokenizer_config.json", {"truncation_side": "left"}),
+        ("tokenizer_config.json", {"never_split": ["the"]}),
+        ("tokenizer_config.json", {"model_input_names": ["input_ids", "attention_mask"]}),
+        ("tokenizer.json", {"post_processor": BYTE_LEVEL}),
+        ("tokenizer.json", {"post_processor": PROCESSOR}),
         ("tokenizer.json", {"normalizer": {"type": "Lowercase"}}),
         ("tokenizer.json", {"pre_tokenizer": {"type": "Whitespace"}}),
         ("tokenizer.json", {"model": {"type": "WordLevel"}}),
@@ -134,9 +158,16 @@ def test_rules_that_differ_from_berts_are_refused(wordpiece, file, values):
     change_json(wordpiece / file, **values)
     with pytest.raises(InputError):
         read(wordpiece)
-    if values.keys() & {"strip_accents", "tokenizer_class"}:
+    if values.keys() & {"strip_accents", "tokenizer_class", "truncation_side", "[E1]"}:
+        values = {"added_tokens"} if "[E1]" in values else values
         (note,) = read(wordpiece, ignore=tuple(values)).notes
         assert "ignored" in note
+
+
+def test_unknown_fields_are_noted(wordpiece):
+    change_json(wordpiece / "tokenizer_config.json", padding_side="right", mystery=3)
+    (note,) = read(wordpiece).notes
+    assert "mystery" in note and "padding" not in note
 
 
 def test_vocab_txt_and_tokenizer_json(wordpiece):

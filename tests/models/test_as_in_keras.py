@@ -461,13 +461,16 @@ def test_our_models_behave_as_those_of_keras(name, tmp_path):
 def test_what_keras_could_not_read_again_is_not_written(tmp_path):
     classifier, outer = make(is_ours=True), make("functional", is_ours=True)
     outer.quantize("int8")
+    quantized = make(is_ours=True)
+    quantized.quantize("int8")
     generator = BertReplacedTokenPretrainer(CONFIG, generator_size=0.5).generator
     for refused in (
         lambda: outer.save(tmp_path / "int8.keras"),
+        lambda: quantized.save_pretrained(tmp_path / "int8"),
         lambda: generator.save(tmp_path / "generator.keras"),
         lambda: classifier.encoder([*X.values()]),
         lambda: classifier.encoder.predict(["a film"]),
     ):
         with pytest.raises(InputError):
             refused()
-    assert not (tmp_path / "generator.keras").exists()
+    assert not [*tmp_path.glob("generator.keras"), *tmp_path.glob("int8")]

@@ -1,7 +1,10 @@
 """One battery for every model under plain Keras: compile, fit, predict, save, load."""
 
 import dataclasses
+import shutil
+import zipfile
 
+import h5py
 import keras
 import numpy as np
 import pytest
@@ -99,6 +102,28 @@ def test_a_file_of_keras_holds_the_whole_model(cls, tmp_path):
     assert ours.keys() == theirs.keys()
     for name, array in ours.items():
         np.testing.assert_array_equal(array, theirs[name])
+
+
+@pytest.mark.parametrize("is_link", [False, True], ids=["storage", "link"])
+def test_values_in_another_file_are_refused(tmp_path, is_link):
+    """Keras before 3.15 follows links; see docs/explanation/advisories.md."""
+    if is_link and keras.__version__ < "3.15":
+        pytest.skip("needs Keras 3.15")
+    model, name, whole = new_model(models.BertClassifier), "classification/dense/vars/0", "it.keras"
+    model.save(tmp_path / whole)
+    model.save_weights(other := str(tmp_path / "other.weights.h5"))
+    path = shutil.copy(other, tmp_path / "it.weights.h5")
+    with h5py.File(path, "a") as file:
+        shape = file.pop(name).shape
+        if is_link:
+            file[name] = h5py.ExternalLink(other, name)
+        else:
+            file.create_dataset(name, shape, "f4", external=other)
+    with pytest.warns(UserWarning), zipfile.ZipFile(tmp_path / whole, "a") as archive:
+        archive.write(path, "model.weights.h5")
+    for load, file in ((model.load_weights, path), (keras.models.load_model, tmp_path / whole)):
+        with pytest.raises(ValueError, match="could not be loaded"):
+            load(file)
 
 
 def test_a_gradient_reaches_every_trainable_weight(cls):

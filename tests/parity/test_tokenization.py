@@ -5,7 +5,7 @@ import unicodedata
 
 import pytest
 
-from bert_keras.checkpoints.huggingface.tokenizer import read_rules
+from bert_keras.checkpoints.huggingface.tokenizer import read_rules, read_tokenizer
 from bert_keras.kinds.words import Sentence, tokenize_words
 from bert_keras.text.fast_tokenizer import FastTokenizer, rules_vocabulary, write_vocabulary
 from bert_keras.text.packing import ids_with_masks
@@ -54,6 +54,17 @@ def test_unicode_suite(assert_equal):
 def test_real_text(assert_equal, shared_data):
     for name in ("wiki.txt", "books.txt"):
         assert_equal((shared_data / "corpus" / name).read_text("utf-8").split("\n")[::50])
+
+
+@pytest.mark.parametrize("kind", CLASSES)
+def test_added_tokens(subwords, tmp_path, kind):
+    theirs = getattr(transformers, CLASSES[kind]).from_pretrained(subwords[kind])
+    theirs.add_special_tokens({"additional_special_tokens": ["<e1>", "</e1>"]})
+    theirs.add_tokens(["covid"])
+    theirs.save_pretrained(tmp_path)
+    ours = FastTokenizer(read_tokenizer(tmp_path, tokenizer_class=None, ignore=()).vocabulary)
+    texts = ["the <e1> License </e1>.", "<e1>a</e1>covids", "</e1", "COVID covid", "  <e1>  "]
+    assert ours.ids_batch(texts) == theirs(texts, add_special_tokens=False)["input_ids"]
 
 
 def test_kobert_against_sentencepiece(subwords):

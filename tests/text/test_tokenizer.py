@@ -153,6 +153,8 @@ def test_decoding():
     tokenizer = WordPieceTokenizer(VOCABULARY)
     texts = ["hello the", "", "cafefe 5"]
     assert [tokenizer.decode(each) for each in tokenizer.ids_batch(texts)] == texts
+    with pytest.raises(InputError):
+        tokenizer.decode([-1])
 
 
 def test_an_interrupted_call_leaves_no_wrong_ids_in_the_cache():

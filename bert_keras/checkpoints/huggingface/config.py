@@ -8,11 +8,11 @@ from typing import Any
 
 from bert_keras.checkpoints.checkpoint import EXTRA_KEY
 from bert_keras.checkpoints.google import HYPERPARAMETERS as GOOGLE_HYPERPARAMETERS
-from bert_keras.config import BertConfig, ModelMetadata, numbered_labels
+from bert_keras.config import SIGMOID, BertConfig, ModelMetadata, numbered_labels
 from bert_keras.errors import InputError, check_name
 from bert_keras.families import FAMILIES
 from bert_keras.families.family import OPTIONAL_SIZES, Family
-from bert_keras.files import json_object, write_json
+from bert_keras.files import json_object, optional_json, write_json
 from bert_keras.kinds.known import KINDS
 from bert_keras.text.vocab import Vocabulary
 
@@ -37,6 +37,8 @@ ACTIVATIONS = {
     "swish": "silu",
     "tanh": "tanh",
 }
+CROSS_ENCODER, ACTIVATION = "config_sentence_transformers.json", "activation_fn"
+CLASSES = ("torch.nn.modules.linear.Identity", "torch.nn.modules.activation.Sigmoid")
 NEXT_SENTENCE = "ForNextSentencePrediction"  # read as an encoder with a part of a BertPretrainer
 # The only supported value of each key; other values would change what the model computes.
 FIXED = {
@@ -104,6 +106,8 @@ def read_config(values: Mapping[str, Any], family: Family) -> BertConfig:
     config = BertConfig(**fields)
     # max_position_embeddings counts all rows of the position table, also those before the offset.
     changes = {"max_positions": config.max_positions - config.position_offset}
+    rate = values.get(family.dropout_keys[0])
+    changes |= {"head_dropout_rate": rate} if rate not in (None, config.hidden_dropout_rate) else {}
     if family.has_optional_projection and config.embedding_size == config.hidden_size:
         changes["embedding_size"] = 0
     return dataclasses.replace(config, **changes)
@@ -123,11 +127,26 @@ def read_architecture(values: Mapping[str, Any], family: Family, *, ignore: Coll
 
 def read_labels(values: Mapping[str, Any], count: int) -> tuple[str, ...]:
     """Returns the names of `count` labels, by default Hugging Face's."""
-    names = {str(index): name for index, name in (values.get("id2label") or {}).items()}
+    names = values.get("id2label") or {}
+    names = enumerate(names) if isinstance(names, list) else names.items()
+    names = {str(index): name for index, name in names}
     ids = [str(index) for index in range(count)]
     if values.get("num_labels", count) != count or (names and set(names) != set(ids)):
         raise InputError(f"{CONFIG}: id2label is {names}; expected {count} labels, numbered from 0")
     return tuple(str(names[index]) for index in ids) if names else numbered_labels(count)
+
+
+def read_problem_type(folder: Path, values: Mapping[str, Any], *, num_labels: int) -> str:
+    """Returns a classifier's problem type; a CrossEncoder's folder states an activation, too."""
+    kind, settings = values.get("problem_type") or "", optional_json(folder / CROSS_ENCODER)
+    is_number = num_labels == 1 and kind in ("", "regression")
+    default = CLASSES[is_number and settings.get("model_type") == "CrossEncoder"]
+    older = values.get("sentence_transformers") or {}  # before version 6, in config.json
+    oldest = values.get("sbert_ce_default_activation_function")
+    name = settings.get(ACTIVATION) or older.get(ACTIVATION) or oldest or default
+    known = CLASSES if is_number or kind == "multi_label_classification" else CLASSES[:1]
+    check_name(name, known, what=f"{ACTIVATION} for this model")
+    return SIGMOID if is_number and name == CLASSES[1] else kind
 
 
 def write_config(
@@ -151,15 +170,14 @@ def write_config(
         **{key: getattr(config, field) for key, field in _config_fields(family).items()},
         "max_position_embeddings": config.max_positions + config.position_offset,
         **dict.fromkeys(family.activation_keys, activations[config.activation]),
-        **{name: config.hidden_dropout_rate for name in family.dropout_keys},
+        **dict.fromkeys(family.dropout_keys, config.hidden_dropout_rate),
+        family.dropout_keys[0]: config.dropout_of_heads,
         "pad_token_id": vocabulary.pad_id if vocabulary else 0,
         **family.fixed_values,
         "position_embedding_type": "absolute",
         "dtype": "float32",
         "torch_dtype": "float32",  # the name of dtype in transformers 4
     }
-    if not family.dropout_keys:
-        values["classifier_dropout"] = None
     if family.has_optional_projection:
         values["embedding_size"] = config.embedding_size or config.hidden_size
     if family.more_values is not None:
@@ -167,6 +185,9 @@ def write_config(
     if metadata.labels:
         values["id2label"] = {str(index): label for index, label in enumerate(metadata.labels)}
         values["label2id"] = {label: index for index, label in enumerate(metadata.labels)}
-    if metadata.problem_type:
+    if metadata.problem_type not in ("", SIGMOID):
         values["problem_type"] = metadata.problem_type
+    if metadata.model == "BertClassifier" and len(metadata.labels) == 1:
+        name = CLASSES[metadata.problem_type == SIGMOID]
+        values["sentence_transformers"] = {ACTIVATION: name}
     write_json(folder / CONFIG, values | {EXTRA_KEY: extra})

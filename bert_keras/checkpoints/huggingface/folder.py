@@ -24,7 +24,7 @@ from bert_keras.checkpoints.checkpoint import (
 from bert_keras.checkpoints.huggingface import config as config_file
 from bert_keras.checkpoints.huggingface.tokenizer import read_tokenizer, write_tokenizer
 from bert_keras.checkpoints.tensors import StoredTensor, lazy_array, stored_tensors, write_tensors
-from bert_keras.config import BertConfig, ModelMetadata
+from bert_keras.config import SIGMOID, BertConfig, ModelMetadata
 from bert_keras.errors import InputError
 from bert_keras.families import family_of
 from bert_keras.families.family import Family
@@ -58,11 +58,14 @@ def read(path: Path, *, ignore: Collection[str]) -> Checkpoint:
     model = _find_model(weights, named_model, family, config)
     table = weight_names(family, model, config)
     tensors = our_tensors(weights, table, is_transposed=is_transposed)
-    labels = ()
+    labels, problem_type = (), ""
     if KINDS[model].is_labelled:
         head = KINDS[model].heads[0]
         labels = config_file.read_labels(values, tensors[f"{head}/dense/bias"].shape[0])
-    text = read_tokenizer(path, tokenizer_class=values.get("tokenizer_class"), ignore=ignore)
+    if model == "BertClassifier":
+        problem_type = config_file.read_problem_type(path, values, num_labels=len(labels))
+    named, has_segments = values.get("tokenizer_class"), config.num_segments > 1
+    text = read_tokenizer(path, tokenizer_class=named, has_segments=has_segments, ignore=ignore)
     has_pooler = KINDS[model].reads_pooled_output or "encoder/pooler/kernel" in tensors
     metadata = ModelMetadata(
         model=model,
@@ -71,7 +74,8 @@ def read(path: Path, *, ignore: Collection[str]) -> Checkpoint:
         max_length=min(text.max_length or config.max_positions, config.max_positions),
         shortens_first=True,  # as transformers does
         labels=labels,
-        problem_type=(values.get("problem_type") or "") if model == "BertClassifier" else "",
+        problem_type=problem_type,
+        task={"name": "regression", "kind": "probability"} if problem_type == SIGMOID else {},
     )
     extra = values.get(EXTRA_KEY, {})
     if extra.get("model") == model:  # transformers keeps it even if it saves another class
@@ -191,11 +195,13 @@ def _read_torch_tensors(path: Path) -> dict[str, StoredTensor]:
     try:
         import torch
 
+        if tuple(map(int, torch.__version__.split(".")[:2])) < (2, 6):  # CVE-2025-32434
+            raise ImportError("an older PyTorch can run code of the file")
         tensors = torch.load(path, map_location="cpu", weights_only=True)
         arrays = {name: tensor.detach().float().numpy() for name, tensor in tensors.items()}
     except (ImportError, pickle.UnpicklingError, RuntimeError, EOFError, AttributeError) as error:
         raise InputError(
-            f"{path} cannot be read: pip install torch, save it again as {SAFETENSORS}, or, in a "
+            f"{path} cannot be read: pip install torch>=2.6, save it as {SAFETENSORS}, or, in a "
             "clone, git lfs pull"
         ) from error
     return {name: lazy_array(a.shape, lambda a=a: a) for name, a in arrays.items()}

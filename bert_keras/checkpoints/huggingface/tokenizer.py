@@ -5,7 +5,8 @@ vocab.txt                    the tokens of WordPiece, one a line
 vocab.json, merges.txt       byte-level BPE, the files of the published RoBERTa
 spiece.model                 SentencePiece Unigram, the file of the published ALBERT and KoBERT
 sentencepiece.bpe.model      SentencePiece Unigram, the file of the published XLM-RoBERTa
-tokenizer_config.json        tokenizer class, letter case and maximum length
+tokenizer_config.json        tokenizer class, letter case, maximum length and added tokens
+added_tokens.json, special_tokens_map.json       added and special tokens, of older folders
 sentence_bert_config.json    maximum length of a sentence-transformers model, which takes precedence
 """
 
@@ -21,13 +22,15 @@ from tokenizers.processors import TemplateProcessing
 
 from bert_keras.checkpoints.huggingface.config import check_fixed, note_if_ignored
 from bert_keras.config import ModelMetadata
-from bert_keras.errors import InputError, listed
-from bert_keras.files import existing_file, json_object, write_json
+from bert_keras.errors import InputError, check_name, listed
+from bert_keras.files import existing_file, json_object, optional_json, write_json
 from bert_keras.text import fast_tokenizer
+from bert_keras.text.packing import pack
 from bert_keras.text.tokenizer import MAX_WORD_CHARACTERS, normalizer
 from bert_keras.text.vocab import SPECIAL_TOKENS, Vocabulary, in_order_of_ids, seems_lowercase
 
 VOCABULARY, TOKENIZER, SETTINGS = "vocab.txt", "tokenizer.json", "tokenizer_config.json"
+ADDED, SPECIALS, PROCESSOR = "added_tokens.json", "special_tokens_map.json", "post_processor"
 TOKENS, MERGES, MODEL = "vocab.json", "merges.txt", "spiece.model"
 XLM_ROBERTA_MODEL, SENTENCES = "sentencepiece.bpe.model", "sentence_*_config.json"
 UNIGRAM = 1  # value of SentencePiece's enum TrainerSpec.ModelType
@@ -37,6 +40,23 @@ CLASSES = (
     *("ElectraTokenizer", "ElectraTokenizerFast", "PreTrainedTokenizerFast", "TokenizersBackend"),
 )
 SPECIAL_ROLES = ("pad_token", "unk_token", "cls_token", "sep_token", "mask_token")
+# Fields of tokenizer.json, tokenizer_config.json and special_tokens_map.json; fields in none of
+# these tables are noted unless they end in _token. READ: applied, or compared with our rules.
+SWITCHES = ("add_prefix_space", "do_lower_case", "keep_accents", "strip_accents")
+SEVERAL_TOKENS = tuple(f"{e}_special_tokens" for e in ("additional", "extra", "model_specific"))
+READ = {"added_tokens", "added_tokens_decoder", "model", "model_input_names", "model_max_length"}
+READ |= {"normalizer", "pre_tokenizer", PROCESSOR, "tokenizer_class", *SWITCHES, *SEVERAL_TOKENS}
+FIXED: dict[str, Any] = {  # other values would make other tokens
+    **{"do_basic_tokenize": True, "never_split": [], "padding_side": "right", "remove_space": True},
+    **{"sp_model_kwargs": {}, "split_special_tokens": False, "tokenize_chinese_chars": True},
+    "truncation_side": "right",
+}
+WITHOUT_EFFECT = {
+    *("auto_map", "backend", "chat_template", "clean_up_tokenization_spaces", "decoder", "errors"),
+    *("is_local", "legacy", "local_files_only", "max_len", "max_length", "name_or_path"),
+    *("pad_to_multiple_of", "pad_token_type_id", "padding", "special_tokens_map_file", "stride"),
+    *("tokenizer_file", "trim_offsets", "truncation", "truncation_strategy", "use_fast", "version"),
+}
 RULES_NOTE = "transformers' tokenizer reads special tokens such as [MASK] in a text as tokens"
 WORDPIECE_NOTE = f"{RULES_NOTE}; it also differs for long words, rare characters and a final sigma"
 
@@ -51,34 +71,64 @@ class TextRules(NamedTuple):
 
 
 def read_tokenizer(
-    folder: Path, *, tokenizer_class: str | None, ignore: Collection[str]
+    folder: Path, *, tokenizer_class: str | None, ignore: Collection[str], has_segments: bool = True
 ) -> TextRules:
     """Reads the tokenizer of a folder; config.json may name the `tokenizer_class`."""
-    settings = json_object(folder / SETTINGS) if (folder / SETTINGS).is_file() else {}
-    tokenizer = json_object(folder / TOKENIZER) if (folder / TOKENIZER).is_file() else {}
+    files = {name: optional_json(folder / name) for name in (TOKENIZER, SETTINGS, SPECIALS)}
+    tokenizer, settings = files[TOKENIZER], files[SETTINGS]
+    added, class_name = _added_tokens(folder, files), settings.get("tokenizer_class")
+    class_name = class_name or tokenizer_class
+    for name in SWITCHES:
+        check_name(settings.get(name), (None, True, False), what=f"value of {name} in {SETTINGS}")
     lengths = (sentence_settings(folder).get("max_seq_length"), settings.get("model_max_length"))
     # A sequence has at least [CLS], one token and [SEP].
     max_length = next((each for each in lengths if isinstance(each, int) and each >= 3), None)
     if (rules := read_rules(folder, settings)) is not None:
-        vocabulary = fast_tokenizer.rules_vocabulary(rules)
-        lowercase, problems = fast_tokenizer.is_uncased(vocabulary), []
-        used = json.loads(rules)["pre_tokenizer"].get("add_prefix_space")
-        stated = settings.get("add_prefix_space", used)
-        if used not in (None, stated):  # byte-level BPE may add a space before a text
-            problem = f"add_prefix_space is {stated} in {SETTINGS} and {used} in {TOKENIZER}"
-            problems.append(("add_prefix_space", problem))
+        vocabulary = fast_tokenizer.rules_vocabulary(rules, added=added)
+        prefixed = json.loads(rules)["pre_tokenizer"].get("add_prefix_space")
+        keeps_accents = '"StripAccents"' not in vocabulary.rules
+        used = (prefixed, fast_tokenizer.is_uncased(vocabulary), keeps_accents)
     elif (vocabulary := _read_vocabulary(folder, tokenizer)) is not None:
-        normalizer_values = tokenizer.get("normalizer") or {}
-        stated = {settings.get("do_lower_case"), used := normalizer_values.get("lowercase")}
-        if used is not None:
-            check_fixed(settings, {"do_lower_case": used}, file=f"{SETTINGS}, unlike {TOKENIZER}")
-        lowercase = bool(next(iter(stated - {None}), seems_lowercase(vocabulary)))
-        problems = [*_wordpiece_problems(settings, tokenizer, tokenizer_class, lowercase)]
+        used = (None, (tokenizer.get("normalizer") or {}).get("lowercase"), None)
     else:
         return TextRules(None, True, max_length)
-    problems += _token_problems(settings, tokenizer, vocabulary)
+    problems, lowercase = [], settings.get("do_lower_case") if used[1] is None else used[1]
+    lowercase = seems_lowercase(vocabulary) if lowercase is None else lowercase
+    for name, value in zip(SWITCHES, used, strict=False):
+        if None not in (value, stated := settings.get(name)) and value != stated:
+            problem = f"{name} is {stated} in {SETTINGS} and {value} in {TOKENIZER}"
+            problems.append((name, problem))
+    if rules is None:
+        problems += _wordpiece_problems(files, vocabulary, class_name, lowercase)
+    problems += _token_problems(files, added, vocabulary)
+    problems += _packing_problems(files, class_name, vocabulary, has_segments)
     notes = tuple(note_if_ignored(name, problem, ignore=ignore) for name, problem in problems)
-    return TextRules(vocabulary, lowercase, max_length, notes)
+    return TextRules(vocabulary, lowercase, max_length, (*notes, *_unknown_fields(files)))
+
+
+def _unknown_fields(files: Mapping[str, Mapping]) -> Iterator[str]:
+    for file, values in files.items():
+        stated = {n for n in values if values[n] is not None and not n.endswith("_token")}
+        if unknown := sorted(stated - READ - FIXED.keys() - WITHOUT_EFFECT):
+            yield f"{file} has {listed(unknown, mark=', ')}, which bert-keras does not read"
+
+
+def _added_tokens(folder: Path, files: Mapping[str, Mapping]) -> dict[str, dict]:
+    """Returns the tokens that the files add to a vocabulary, with their options and ids."""
+    ids, specials = optional_json(folder / ADDED), []
+    added = [{"content": token, "id": token_id} for token, token_id in ids.items()]
+    for values in files.values():
+        specials += [values[name] for name in values if name.endswith("_token")]
+        for several in filter(None, map(values.get, SEVERAL_TOKENS)):
+            specials += several.values() if isinstance(several, dict) else several
+        decoder = values.get("added_tokens_decoder") or {}
+        added += [{**each, "id": int(token_id)} for token_id, each in decoder.items()]
+        added += values.get("added_tokens") or []
+    contents = (each.get("content") if isinstance(each, dict) else each for each in specials)
+    tokens: dict[str, dict] = {each: {"special": True} for each in contents if type(each) is str}
+    for each in added:
+        tokens[each["content"]] = {**tokens.get(each["content"], {}), **each}
+    return tokens
 
 
 def read_rules(folder: Path, settings: Mapping[str, Any]) -> str | None:
@@ -87,9 +137,8 @@ def read_rules(folder: Path, settings: Mapping[str, Any]) -> str | None:
         model = json_object(folder / TOKENIZER).get("model") or {}
         # Old files, such as RoBERTa's, do not state the type of the model.
         default = "BPE" if "merges" in model else "Unigram" if "unk_id" in model else "WordPiece"
-        if model.get("type", default) in fast_tokenizer.SPECIALS:
-            return (folder / TOKENIZER).read_text("utf-8")
-        return None
+        has_rules = model.get("type", default) in fast_tokenizer.SPECIALS
+        return (folder / TOKENIZER).read_text("utf-8") if has_rules else None
     if (folder / XLM_ROBERTA_MODEL).is_file():
         return fast_tokenizer.xlm_roberta_rules(sentencepiece_model(folder / XLM_ROBERTA_MODEL))
     if (folder / MODEL).is_file():
@@ -137,27 +186,23 @@ def _read_vocabulary(folder: Path, tokenizer: Mapping[str, Any]) -> Vocabulary |
     if not tokenizer:
         return vocabulary
     model = tokenizer.get("model") or {}
-    fixed = {"type": "WordPiece", "continuing_subword_prefix": "##"}
+    fixed = {"type": "WordPiece", "continuing_subword_prefix": "##", "unk_token": "[UNK]"}
     check_fixed(model, fixed, file=TOKENIZER)
-    tokens = in_order_of_ids(model["vocab"], file=TOKENIZER)
-    if vocabulary is not None and vocabulary.tokens != tokens:
-        raise InputError(f"{VOCABULARY} and {TOKENIZER} have different tokens; remove one")
-    return vocabulary or Vocabulary(tokens)
+    return vocabulary or Vocabulary(in_order_of_ids(model["vocab"], file=TOKENIZER))
 
 
 def _wordpiece_problems(
-    settings: Mapping[str, Any],
-    tokenizer: Mapping[str, Any],
-    tokenizer_class: str | None,
-    lowercase: bool,
+    files: Mapping[str, Mapping], vocabulary: Vocabulary, class_name: str | None, lowercase: bool
 ) -> Iterator[tuple[str, str]]:
     """Yields differences from BERT's tokenizer as pairs: a name for `ignore`, and a sentence."""
-    name = settings.get("tokenizer_class") or tokenizer_class
-    if name not in (None, *CLASSES):
-        problem = f"the tokenizer_class is {name}; expected one that splits texts as BERT's does"
-        yield "tokenizer_class", problem
-    parts = [(settings, {"tokenize_chinese_chars": True, "do_basic_tokenize": True})]
-    if tokenizer:
+    if class_name not in (None, *CLASSES):
+        yield "tokenizer_class", f"{class_name} does not split texts as BERT's tokenizer does"
+    parts: list[tuple[Mapping, dict]] = [(files[SETTINGS], {})]
+    if tokenizer := files[TOKENIZER]:
+        if tokenizer["model"]["vocab"] != vocabulary.ids:
+            yield VOCABULARY, f"{VOCABULARY} and {TOKENIZER} have different tokens; remove one"
+        if (most := tokenizer["model"].get(limit := "max_input_chars_per_word", 100)) < 100:
+            yield limit, f"{TOKENIZER} makes [UNK] of words over {most} characters"
         for part, kind in (("normalizer", "BertNormalizer"), ("pre_tokenizer", "BertPreTokenizer")):
             values = tokenizer.get(part) or {}
             if values.get("type") != kind:
@@ -170,27 +215,41 @@ def _wordpiece_problems(
 
 
 def _token_problems(
-    settings: Mapping[str, Any], tokenizer: Mapping[str, Any], vocabulary: Vocabulary
+    files: Mapping[str, Mapping], added: Mapping[str, Mapping], vocabulary: Vocabulary
 ) -> Iterator[tuple[str, str]]:
-    """Yields, as above, special and added tokens that our tokenizer treats differently."""
-    for role, token in zip(SPECIAL_ROLES, vocabulary.specials.tokens, strict=True):
-        value = settings.get(role, token)
-        value = value.get("content") if isinstance(value, dict) else value
-        if value not in (None, token):
-            yield role, f"{SETTINGS}: {role} is {value!r}; expected {token!r}"
-    added = {each["content"]: each for each in tokenizer.get("added_tokens") or ()}
+    """Yields, as above, fields and added tokens that make other tokens than ours."""
+    specials, ids = vocabulary.specials.tokens, vocabulary.ids
+    for name, expected in {**FIXED, **dict(zip(SPECIAL_ROLES, specials, strict=True))}.items():
+        for value in (values.get(name) for values in files.values()):
+            value = value["content"] if isinstance(value, dict) and "content" in value else value
+            if value not in (None, expected):
+                yield name, f"{name} of the tokenizer is {value!r}; expected {expected!r}"
     for token, each in added.items():
-        if vocabulary.ids.get(token) != each["id"]:
-            yield token, f"the added token {token} with id {each['id']} is not in the vocabulary"
-    # We divide special tokens on purpose, and byte-level BPE does not divide other added tokens.
-    whole = [
-        token
-        for token, each in added.items()
-        if token not in vocabulary.specials.tokens and not each.get("special")
-    ]
-    if whole and vocabulary.specials.word_start != fast_tokenizer.BYTE_SPACE:
-        names = listed(whole, most=3)
-        yield "added_tokens", f"{TOKENIZER} never divides the added tokens {names}; bert-keras does"
+        if "id" in each and ids.get(token, each["id"]) != each["id"]:
+            yield token, f"the added token {token} has the id {ids[token]}, not {each['id']}"
+    whole = [token for token in added if "id" in added[token] or token in ids]
+    if (whole := sorted({*whole} - {*specials})) and not vocabulary.rules:
+        names = listed(whole, most=3, mark=", ")
+        yield "added_tokens", f"transformers never divides the tokens {names}; bert-keras does"
+
+
+def _packing_problems(
+    files: Mapping[str, Mapping], class_name: str | None, vocabulary: Vocabulary, has_segments: bool
+) -> Iterator[tuple[str, str]]:
+    """Yields, as above, how one or two texts, "a" and "b" with the ids 0 and 1, are packed."""
+    inputs, processor = files[SETTINGS].get("model_input_names"), files[TOKENIZER].get(PROCESSOR)
+    if inputs and has_segments and "token_type_ids" not in inputs:
+        yield "model_input_names", f"{SETTINGS} gives the model no token_type_ids"
+    if processor or (files[TOKENIZER] and class_name in CLASSES[-2:]):  # others have one
+        model = {"type": "WordLevel", "vocab": {"a": 0, "b": 1}, "unk_token": "a"}
+        rules = json.dumps({"version": "1.0", PROCESSOR: processor, "model": model})
+        for texts in ("a", "ab"):
+            theirs = Tokenizer.from_str(rules).encode(texts[0], texts[1:] or None)
+            rows = [[["ab".index(text)]] for text in texts]
+            ids, _, segments = pack(*rows, vocabulary=vocabulary, max_length=9).values()
+            ours, found = (ids[0].tolist(), segments[0].tolist()), (theirs.ids, theirs.type_ids)
+            if ours[: 1 + has_segments] != found[: 1 + has_segments]:
+                yield PROCESSOR, f"{TOKENIZER} packs 0 and 1 as ids, segments {found}, not {ours}"
 
 
 def sentence_settings(folder: Path) -> dict[str, Any]:

@@ -5,6 +5,7 @@ from collections.abc import Callable, Sequence
 import keras
 import tensorflow as tf
 
+from bert_keras.config import SIGMOID
 from bert_keras.errors import InputError
 from bert_keras.exporting.servable import Exporter, ServableModel, text_servable
 from bert_keras.exporting.text_ops.text_to_inputs import TextToInputs
@@ -49,11 +50,11 @@ def classifier_outputs(
     - Of several labels: the same, but `label` lists those with a probability of at least 0.5,
       separated by commas as in a training table.
     """
-    is_regression = problem_type == "regression" or (not problem_type and len(labels) == 1)
+    is_number = problem_type in ("regression", SIGMOID) or (not problem_type and len(labels) == 1)
 
     def outputs_of(logits):
-        if is_regression:
-            return {"score": logits[:, 0]}
+        if is_number:
+            return {"score": (tf.sigmoid(logits) if problem_type == SIGMOID else logits)[:, 0]}
         names, num_texts = tf.constant(list(labels)), tf.shape(logits)[0]
         if problem_type == "multi_label_classification":
             probabilities = tf.sigmoid(logits)

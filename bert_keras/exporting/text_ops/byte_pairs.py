@@ -4,7 +4,6 @@ GPT-2's pattern (Radford et al. 2019) splits text into words, after added tokens
 of spaces of ModernBERT, are found in it. Each step applies the next merge of every word of a batch.
 """
 
-import json
 import re
 from functools import cache
 
@@ -16,6 +15,7 @@ from tokenizers.pre_tokenizers import ByteLevel
 from bert_keras.errors import InputError
 from bert_keras.exporting.text_ops import words as word_ops
 from bert_keras.exporting.text_ops.normalization import Composition
+from bert_keras.text.fast_tokenizer import rules_of
 from bert_keras.text.vocab import Vocabulary
 
 _END, _LETTER, _NUMBER, _OTHER, _SPACE = range(5)  # kinds of characters
@@ -38,7 +38,7 @@ class BytePairs(tf.Module):
 
     def __init__(self, vocabulary: Vocabulary):
         super().__init__()
-        rules = json.loads(vocabulary.rules)
+        rules = rules_of(vocabulary)
         ids, merges = rules["model"]["vocab"], [tuple(pair) for pair in rules["model"]["merges"]]
         added = [each for each in rules["added_tokens"] if not each["special"]]
         model, splitter = rules["model"], rules["pre_tokenizer"]
@@ -52,9 +52,8 @@ class BytePairs(tf.Module):
             and rules["normalizer"] in (None, {"type": "NFC"})
             and not any(map(model.get, _UNSUPPORTED))
             and not any(each[option] for each in added for option in _UNSUPPORTED_OF_ADDED)
-            and all(
-                NFC().normalize_str(e["content"]) == e["content"] * e["normalized"] for e in added
-            )
+            # NFC joins only U+0338 to the last character of tokens such as "<|endoftext|>".
+            and all(NFC().normalize_str(each["content"]) == each["content"] for each in added)
             and ids.keys() >= {_byte_symbols()[byte] for byte in _UTF8_BYTES}
             and len(rank_of) == len(merges)
             and all(

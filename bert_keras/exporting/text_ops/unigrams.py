@@ -4,7 +4,6 @@ A Viterbi search finds the best tokens of all words of a batch together. It adds
 as `tokenizers` does; tensorflow-text adds float32, which can decide otherwise for equal scores.
 """
 
-import json
 from typing import Any
 
 import numpy as np
@@ -13,6 +12,7 @@ import tensorflow as tf
 from bert_keras.errors import InputError
 from bert_keras.exporting.text_ops import words as word_ops
 from bert_keras.exporting.text_ops.normalization import Normalization
+from bert_keras.text.fast_tokenizer import rules_of
 from bert_keras.text.vocab import WORD_MARK, Vocabulary
 
 # The score of an unknown letter is this much lower than the lowest score of a token (`tokenizers`).
@@ -31,17 +31,18 @@ class Unigrams(tf.Module):
 
     def __init__(self, vocabulary: Vocabulary):
         super().__init__()
-        rules = json.loads(vocabulary.rules)
+        rules = rules_of(vocabulary)
         splitter = rules["pre_tokenizer"]
         splits = [each["type"] for each in splitter.get("pretokenizers", (splitter,))]
         if not (
             splits == ["WhitespaceSplit", "Metaspace"]
             and splitter["pretokenizers"][1]["prepend_scheme"] == "always"
             and not rules["model"].get("byte_fallback")
+            and all(each["special"] for each in rules["added_tokens"])
         ):
             raise InputError(
                 "an exported graph supports only Unigram with WhitespaceSplit, then Metaspace with "
-                f"prepend_scheme always, and no byte_fallback; the tokenizer has {splits}"
+                f"prepend_scheme always, without byte_fallback and added tokens, not {splits}"
             )
         self._normalization = Normalization(rules["normalizer"] or {})
         self.tree = _Tree(rules["model"], vocabulary)

@@ -4,6 +4,7 @@ import numpy as np
 import pytest
 import tensorflow as tf
 
+from bert_keras.config import SIGMOID
 from bert_keras.data.preprocessor import Preprocessor
 from bert_keras.exporting.signatures.classifier import classifier_outputs
 from bert_keras.exporting.verify import run_requests
@@ -78,3 +79,5 @@ def test_labels_and_their_probabilities(problem_type, names, row):
     for kind in ("regression", ""):  # one label without a problem type is a regression
         outputs = classifier_outputs(["similarity"], problem_type=kind)(LOGITS[:, :1])
         assert list(outputs) == ["score"] and outputs["score"].numpy().tolist() == [2.0, -3.0, 1.0]
+    outputs = classifier_outputs(["similarity"], problem_type=SIGMOID)(LOGITS[:, :1])
+    np.testing.assert_allclose(outputs["score"], [0.8807971, 0.0474259, 0.7310586], atol=1e-6)

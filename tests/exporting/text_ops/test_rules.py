@@ -72,6 +72,7 @@ def assert_equal(both, texts) -> None:
 def test_unicode_suite_and_real_text(both):
     assert_equal(both, [*SENTENCES, *DECOMPOSED])
     assert_equal(both, [*TEXTS, *LICENSE, "", "\n\n", "a" * 500, "  the  license ", "   "])
+    assert_equal(both, ["", "a <|endoftext|> b<|padding|>'s", "<|padding|<|endoftext|>"])  # added
     assert_equal(both, [])
 
 
@@ -166,6 +167,7 @@ def test_each_family_has_its_own_mask_token(vocabulary, tmp_path):
         ("albert", ("normalizer", "normalizers", 2, "type"), "NFKC"),
         ("albert", ("normalizer", "normalizers", 0, "content"), "'"),
         ("albert", ("pre_tokenizer",), METASPACE),
+        ("albert", ("added_tokens", 4, "content"), "<e1>"),
     ],
 )
 def test_unsupported_rules_are_refused(subwords, kind, path, value):
