@@ -1,6 +1,5 @@
 """Multiple choice: one of several endings or answers (Devlin et al. 2018, section 4.4)."""
 
-import dataclasses
 from collections.abc import Mapping, Sequence
 from typing import Any, ClassVar, NamedTuple
 
@@ -48,10 +47,8 @@ class Choice(Kind):
 
         return ChoicePreprocessor(self.tokenizer, max_length=self.metadata.max_length)
 
-    def encoded(self, columns: Sequence[list], labels: Any = None):
-        rows = self.preprocessor.encoded(columns)
-        targets = None if labels is None else class_ids(labels, count=len(columns) - 1)
-        return dataclasses.replace(rows, targets=targets)
+    def targets(self, labels: Any, shape: Sequence = ()):
+        return class_ids(labels, count=shape[1])
 
     def class_weights(self, weights: Mapping):
         return weights

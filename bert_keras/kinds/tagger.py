@@ -9,19 +9,20 @@ import numpy as np
 
 from bert_keras.errors import InputError, counted
 from bert_keras.kinds.classifier import MULTI_LABEL, SINGLE_LABEL
-from bert_keras.kinds.kind import Kind, softmax
+from bert_keras.kinds.kind import Kind, class_ids, softmax
 from bert_keras.kinds.span import NONE, with_marks
 from bert_keras.kinds.words import (
     OUTSIDE,
     TAG,
     Sentence,
     TaggedWords,
-    bio_tag,
+    bio_tags,
     find_entities,
     make_rows,
     tokenize_units,
     tokenize_words,
 )
+from bert_keras.text.columns import check_num_columns, check_texts, checked_columns, label_list
 
 if TYPE_CHECKING:
     from markupsafe import Markup
@@ -55,6 +56,7 @@ class Tagger(Kind):
     signatures = "token_classifier"
     answers_texts = True
     example_labels = '["O", "B-PER", "I-PER"]'
+    ids_rank = 2
 
     @classmethod
     def check_new_labels(cls, labels: Sequence[str], *, source: str):
@@ -64,11 +66,14 @@ class Tagger(Kind):
             raise InputError(f"labels has {wrong[:1]}; expected O, B-TYPE and I-TYPE")
 
     def encoded(self, columns: Sequence[list], labels: Any = None):
+        check_num_columns(columns, 1, 1)
         (texts,) = columns
-        if isinstance(texts[0], str):
+        if any(isinstance(text, str) for text in texts):
+            check_texts(texts)
             unit = self.metadata.task.get("unit", "word")
             tokens, spans_W2 = tokenize_units(texts, self.tokenizer, unit=unit)
         else:
+            texts = [checked_columns(words)[0] for words in texts]
             sentences = [Sentence(tuple(words), None, 0, 1) for words in texts]
             tokens = tokenize_words(sentences, self.tokenizer)
             # Positions in the text that joins the words by spaces, as `answers` does
@@ -78,6 +83,7 @@ class Tagger(Kind):
         label_ids = np.full(len(tokens.starts), -1, np.int32)
         if labels is not None:
             names, num_words = self.metadata.labels, np.diff(tokens.word_bounds).tolist()
+            labels = [t if isinstance(t, (list, tuple)) else [t] for t in label_list(labels)]
             for index, (tags, count) in enumerate(zip(labels, num_words, strict=True)):
                 location = f"text [{index}]"
                 if len(tags) != count:
@@ -88,14 +94,17 @@ class Tagger(Kind):
         rows = make_rows(tokens, limit=self.metadata.max_length - 2)
         return TaggedWords(tokens, rows, label_ids, self.tokenizer.vocabulary, spans_W2)
 
+    def targets(self, labels: Any, shape: Sequence = ()):
+        return class_ids(labels, count=len(self.metadata.labels), rank=self.ids_rank)
+
     def compile_arguments(self):
         return word_losses()
 
     def answers(self, columns: Sequence[list], rows: Any, outputs: Sequence):
-        labels = self.metadata.labels
+        labels = bio_tags(self.metadata.labels)
         no_words = np.zeros((0, len(labels)), np.float32)  # texts without words have no rows
         probabilities = softmax(np.concatenate([no_words, *word_logits(rows, outputs)]))
-        tags = [bio_tag(labels[label_id]) for label_id in probabilities.argmax(axis=-1)]
+        tags = [labels[label_id] for label_id in probabilities.argmax(axis=-1)]
         answers = []
         bounds = pairwise(rows.tokens.word_bounds)
         for text, (first, last) in zip(columns[0], bounds, strict=True):

@@ -2,15 +2,19 @@
 
 import dataclasses
 import inspect
-from collections import UserList
+from collections import UserList, deque
+from functools import partial
 from types import SimpleNamespace
 
 import keras
 import numpy as np
+import pyarrow
 import pytest
 
 from bert_keras import (
     BertClassifier,
+    BertMultipleChoice,
+    BertQuestionAnswering,
     BertTokenClassifier,
     Preprocessor,
     WordPieceTokenizer,
@@ -57,7 +61,7 @@ class Series(UserList):
 
 def uncompiled(names=NAMES, kind=BertClassifier, **metadata):
     keras.utils.set_random_seed(1)
-    model = kind(CONFIG, num_labels=len(names))
+    model = kind(CONFIG, **{"num_labels": len(names)} if names else {})
     model.metadata = dataclasses.replace(model.new_metadata(), labels=names, **metadata)
     model.preprocessor = Preprocessor(WordPieceTokenizer(VOCABULARY), max_length=9)
     return model
@@ -314,3 +318,129 @@ def test_models_of_pairs_and_without_tokenizer_refuse_texts(eagerly):
     assert model.preprocessor is None
     with pytest.raises(InputError):
         model.predict(TEXTS)
+
+
+def frame(values, **options):
+    return pytest.importorskip("pandas").Series(values, **options)
+
+
+CONTAINERS = {
+    **{"tuple": tuple, "deque": deque, "column of datasets": UserList, "unicode": np.array},
+    **{"object": partial(np.array, dtype=object), "bytes": partial(np.array, dtype="S")},
+    "StringDType": lambda values: np.array(values, np.dtypes.StringDType()),
+    **{"pyarrow": pyarrow.array, "chunked": lambda values: pyarrow.chunked_array([values])},
+    **{"pandas": frame, "category": partial(frame, dtype="category")},
+    **{"pandas arrow": partial(frame, dtype="string[pyarrow]"), "tensor": tf.constant},
+}
+METHODS = (
+    lambda model, x, y: model.predict(x, verbose=0),
+    lambda model, x, y: model.predict((x, x), verbose=0),
+    lambda model, x, y: model.preprocessor(x),
+    lambda model, x, y: model.tokenizer(x, x),
+    lambda model, x, y: model.tokenizer.ids_batch(x),
+    lambda model, x, y: model.evaluate(x, y, verbose=0),
+    lambda model, x, y: model.test_on_batch(x, y),
+    lambda model, x, y: model.fit(x, y, validation_data=(x, y), epochs=0).history,
+)
+
+
+@pytest.mark.parametrize("container", CONTAINERS.values(), ids=CONTAINERS)
+def test_every_container_of_texts_and_labels_is_as_a_list(model, container):
+    texts, labels = container(TEXTS), container(names_of(LABELS))
+    for method in METHODS:
+        np.testing.assert_equal(method(model, texts, labels), method(model, TEXTS, LABELS))
+
+
+WORDS = [[], ["a", "film"], ["good"]]
+
+
+@pytest.mark.parametrize(
+    "words",
+    [deque(WORDS), np.array(WORDS, object), pyarrow.array(WORDS), [np.array([]), *WORDS[1:]]],
+)
+def test_columns_of_words_are_as_lists(words):
+    model = uncompiled(("O", "NOUN"), BertTokenClassifier)
+    assert model.predict(words, verbose=0) == model.predict(WORDS, verbose=0)
+    assert model.predict([[], []], verbose=0)[1]["entities"] == []
+
+
+class Batches(keras.utils.PyDataset):
+    def __init__(self, *batch):
+        super().__init__()
+        self.batch = batch
+
+    def __len__(self):
+        return 1
+
+    def __getitem__(self, index):
+        return self.batch
+
+
+ROWS, ONE_HOT = encoded(TEXTS), np.eye(2, dtype="float32")[LABELS]
+CHOICES = {name: np.stack([array, array], 1) for name, array in ROWS.items()}
+CLASSIFIER, NUMBER = uncompiled, partial(uncompiled, ("stars",))
+NUMERALS, COMMA = partial(uncompiled, ("1", "2", "3")), partial(uncompiled, ("a", "c,d"))
+TAGGER = partial(uncompiled, ("O", "B-X"), BertTokenClassifier)
+CHOICE = partial(uncompiled, (), BertMultipleChoice)
+SPAN = partial(uncompiled, (), BertQuestionAnswering, task={"max_question_length": 2})
+REFUSED = [
+    *((CLASSIFIER, (x, y), {}) for x in (TEXTS, ROWS) for y in (
+        ONE_HOT, [[0, 1, 0]] * 4, [1, 2, 1, 2], [1, np.nan, 1, 1], LABELS[:3], ["good"] * 4,
+        ["fine", None, "fine", "poor"], [["fine"], None, [], []], np.array([["good"]] * 4))),
+    *((NUMBER, (x, y), {}) for x in (TEXTS, ROWS) for y in ([1.5, np.inf, 2, 1], [None] * 4)),
+    *((NUMERALS, (x, [1, 2, 1, 2]), {}) for x in (TEXTS, ROWS)),
+    *((COMMA, (TEXTS, [["a"]] * 4), {}), (TAGGER, (ROWS, np.full((4, 9), -100)), {})),
+    *((TAGGER, ((TEXTS, TEXTS), LABELS), {}), (TAGGER, ([["a", None]], [["O", "O"]]), {})),
+    *((CHOICE, (x, ONE_HOT), {}) for x in ((TEXTS, TEXTS, TEXTS), CHOICES)),
+    *((SPAN, ((TEXTS, TEXTS), y), {}) for y in ([(14, 20)] * 4, np.array([[14, 20]] * 4),
+                                               [{"answer_start": "14", "text": "good"}] * 4)),
+    (SPAN, (TEXTS, LABELS), {}),
+    *((CLASSIFIER, (x,), {}) for x in (
+        Batches(TEXTS, LABELS), (each for each in [(TEXTS, LABELS)]), [(TEXTS, LABELS)],
+        Batches(ROWS, names_of(LABELS)), data_set(TEXTS, ONE_HOT), data_set(ROWS, ONE_HOT),
+        (each for each in [(ROWS, ONE_HOT)]), data_set(TEXTS, LABELS).repeat(),
+        data_set(TEXTS, LABELS).filter(lambda *_: True))),
+    *((CLASSIFIER, (x, LABELS), {}) for x in (
+        data_set(ROWS, LABELS), Series([5, 6, 7, 8]), keras.Input((), dtype="string"),
+        ROWS | {"segment_ids": ROWS["segment_ids"] + 7},
+        {name: array[:, :0] for name, array in ROWS.items()})),
+    *((CLASSIFIER, (x, LABELS), {name: value}) for x in (TEXTS, ROWS) for name, value in (
+        ("sample_weight", [1, np.nan, 1, 1]), ("sample_weight", [-1, 1, 1, 1]),
+        ("class_weight", {"fine": np.inf}), ("class_weight", np.ones(3)),
+        ("callbacks", keras.callbacks.ReduceLROnPlateau()))),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize(("new", "data", "options"), REFUSED)
+def test_refused_targets_and_weights_change_nothing(new, data, options):
+    model = new()
+    before = model.metadata, model.labels, model.compiled, model.get_weights()
+    with pytest.raises(InputError):
+        model.fit(*data, **options, verbose=0)
+    after = model.metadata, model.labels, model.compiled, model.get_weights()
+    np.testing.assert_equal(before, after)
+
+
+@pytest.mark.parametrize(
+    ("x", "y", "options"),
+    [
+        *((TEXTS, y, {}) for y in (np.array([names_of(LABELS)]).T, np.array([LABELS]).T)),
+        *((ROWS, y, {}) for y in (names_of(LABELS), LABELS, np.array(LABELS, "uint8"))),
+        ({name: array.astype("uint16") for name, array in ROWS.items()}, np.array(LABELS), {}),
+        (TEXTS, LABELS, {"class_weight": np.ones(2), "sample_weight": np.ones((4, 1))}),
+        ((each for each in [(ROWS, np.array(LABELS))]), None, {"steps_per_epoch": 1}),
+    ],
+)
+def test_data_with_one_meaning_train_as_texts_and_ids(x, y, options, eagerly):
+    expected, found = (uncompiled() for _ in range(2))
+    expected.fit(TEXTS, LABELS, shuffle=False, verbose=0)
+    found.fit(x, y, shuffle=False, verbose=0, **options)
+    for ours, theirs in zip(found.get_weights(), expected.get_weights(), strict=True):
+        np.testing.assert_allclose(ours, theirs, rtol=1e-5, atol=1e-6)
+
+
+def test_numerals_are_names_and_numbers_are_ids_from_zero(eagerly):
+    scores = [
+        NUMERALS().evaluate(TEXTS, y, verbose=0) for y in (["1", "2", "3", "1"], [0, 1, 2, 0])
+    ]
+    assert scores[0] == scores[1]

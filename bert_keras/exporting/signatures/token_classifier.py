@@ -13,7 +13,7 @@ from bert_keras.exporting.text_ops.text_to_inputs import (
     in_batches,
 )
 from bert_keras.exporting.text_ops.words import RaggedTensor, num_before, previous
-from bert_keras.kinds.words import bio_tag
+from bert_keras.kinds.words import bio_tags
 
 
 def served_token_labels(
@@ -103,7 +103,7 @@ def _entities(
     They follow from the labels of the words, int32 [W], as in `kinds.words.find_entities`. Their
     score is the mean probability of the words.
     """
-    prefixes, _, kinds = zip(*(bio_tag(label).partition("-") for label in labels), strict=True)
+    prefixes, _, kinds = zip(*(tag.partition("-") for tag in bio_tags(labels)), strict=True)
     names = ["", *dict.fromkeys(kind for kind in kinds if kind)]
     kind = tf.gather([names.index(each) for each in kinds], label_ids)
     continues = tf.gather([prefix == "I" for prefix in prefixes], label_ids)
