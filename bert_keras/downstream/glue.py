@@ -77,8 +77,8 @@ class GlueTask(ClassificationTask):
             rows = sorted(rows, key=lambda row: int(row[1]["idx"]))
         else:
             skips = is_labelled and self.has_broken_rows
-            options = {"skips_broken": skips, "keeps_blank": not is_labelled}
-            rows = table_rows(path, columns=needed, headerless=self.headerless, **options)
+            options = {"headerless": self.headerless, "skips_broken": skips}
+            rows = table_rows(path, columns=needed, keeps_blank=not is_labelled, **options)
         names = self.builder_labels or self.labels
         labels: dict[str | None, str | None] = dict(zip(names, self.labels, strict=True))
         if not is_labelled:

@@ -141,16 +141,9 @@ def _json_objects(path: StrPath) -> Iterator[tuple[str, Any]]:
 def parse_json(text: str | bytes, *, location: str) -> Any:
     """Returns the values of a JSON text; raises InputError, which names `location`."""
     try:
-        return json.loads(text, object_pairs_hook=_unique)
+        return json.loads(text)
     except (ValueError, RecursionError) as error:
         raise InputError(f"{location} is not valid JSON: {error}") from error
-
-
-def _unique(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
-    values = dict(pairs)
-    if len(values) < len(pairs):
-        raise ValueError(f"two of the names {', '.join(name for name, _ in pairs)} are the same")
-    return values
 
 
 def _object_rows(objects: Iterable[tuple[str, Any]], lists: Names) -> Iterator[Row]:

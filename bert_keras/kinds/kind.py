@@ -51,8 +51,9 @@ class Kind:
     inputs: ClassVar[str] = ""
     answers_texts: ClassVar[bool] = False  # whether `predict` answers texts
 
-    def __init__(self, metadata: ModelMetadata, tokenizer: "TextTokenizer"):
-        self.metadata, self.tokenizer = metadata, tokenizer
+    def __init__(self, metadata: ModelMetadata, tokenizer: Any):
+        self.metadata = metadata
+        self.tokenizer: TextTokenizer = tokenizer  # None where only labels are read
 
     @property
     def preprocessor(self) -> "Preprocessor":

@@ -6,7 +6,6 @@ import unicodedata
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, fields, replace
 from functools import cached_property
-from operator import concat
 from operator import index as index_of
 from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple
 
@@ -252,9 +251,7 @@ class Span(Kind):
         for index, (text, context, label) in enumerate(zip(*columns, labels, strict=True)):
             location = f"text [{index}]"
             try:
-                answers = tuple(
-                    Answer(concat(a, ""), index_of(start)) for start, a in _pairs(label)
-                )
+                answers = tuple(Answer("".join([a]), index_of(start)) for start, a in _pairs(label))
             except (KeyError, TypeError, ValueError) as error:
                 expected = 'None or (first character, answer), such as (14, "at the bridge")'
                 raise InputError(f"{location} has {quoted(label)}; expected {expected}") from error

@@ -48,14 +48,10 @@ class ConfiguredModel(keras.Model):
                     f"{cls.__name__}.from_pretrained loads a checkpoint"
                 )
         model = super().__new__(cls, *args, **kwargs)
-        build = model.build
-
-        @functools.wraps(build)
-        def build_once(*shapes, **options):
-            if not model.built:
-                build(*shapes, **options)
-
-        model.build = build_once
+        build = model.build  # does nothing on a built model, as in a functional one
+        model.build = functools.wraps(build)(
+            lambda *args, **options: None if model.built else build(*args, **options)
+        )
         return model
 
     def get_config(self):
@@ -120,15 +116,16 @@ def check_inputs(inputs: Any, config: BertConfig) -> None:
     if length < 1 or (length > config.max_positions and "position_ids" not in inputs):
         limit = f"expected 1 to {config.max_positions}"
         raise InputError(f"a sequence has {length} tokens, {limit}; change max_length")
-    ends = {"input_ids": config.vocab_size, "segment_ids": max(2, config.num_segments)}
+    ends = dict.fromkeys(("segment_ids", "token_type_ids"), max(2, config.num_segments))
     for name, array in inputs.items():
-        if isinstance(array, np.ndarray) and array.size:
-            _check_ids(name, array, end=ends.get(_ALIASES.get(name, name)))
+        end = ends.get(name, config.vocab_size if name == "input_ids" else 0)
+        if end and isinstance(array, np.ndarray) and array.size:
+            _check_ids(name, array, end=end)
 
 
-def _check_ids(name: str, ids: np.ndarray, *, end: int | None) -> None:
+def _check_ids(name: str, ids: np.ndarray, *, end: int) -> None:
     is_integer = ids.dtype.kind in "iu" or name != "input_ids"
-    if end and not (is_integer and 0 <= ids.min() <= ids.max() < end):
+    if not (is_integer and 0 <= ids.min() <= ids.max() < end):
         values = f"{ids.dtype} of {ids.min()} to {ids.max()}"
         raise InputError(f"{name} are {values}; expected integers of 0 to {end - 1}")
 

@@ -142,13 +142,14 @@ class TextInputs(Pretrained):
         kind, columns = self._kind(), columns_of(x) if is_text(x) else ()
         if columns:
             kind = self._text_kind() if y is None else self._text_kind().for_labels(y)
-            rows = text_rows.encode_rows(self, kind, columns, y, sample_weight)
+            rows: Any = text_rows.encode_rows(self, kind, columns, y, sample_weight)
             fraction = validation_split if validation_data is None else 0.0
             labels = [""] * len(columns[0]) if y is None else label_list(y)
             train_indices, validation_indices = text_rows.hold_out(rows, labels, fraction=fraction)
             weights = text_rows.weights_by_id(kind, class_weight)
             if weights and sample_weight is not None:  # Keras takes only one of them
-                rows, weights = text_rows.with_class_weights(rows, train_indices, weights), None
+                factors = text_rows.weights_of(rows.targets[train_indices], weights)
+                rows.weights[train_indices], weights = rows.weights[train_indices] * factors, None
             make_batches = text_rows.shuffled_batches if shuffle else text_rows.repeated_batches
             batches = make_batches(rows, train_indices, size)
             steps_per_epoch = steps_per_epoch or -(-len(train_indices) // size)
@@ -160,6 +161,8 @@ class TextInputs(Pretrained):
         else:
             x, y, sample_weight = self._encode_or_check(x, y, sample_weight, kind=kind)
             weights = text_rows.weights_by_id(kind, class_weight)
+            if weights and sample_weight is not None:
+                sample_weight, weights = sample_weight * text_rows.weights_of(y, weights), None
             data = {"x": x, "y": y, "batch_size": batch_size, "shuffle": shuffle}
             data |= {"sample_weight": sample_weight, "class_weight": weights}
             data["validation_split"] = validation_split
@@ -224,9 +227,9 @@ class TextInputs(Pretrained):
                 check_argument(name, known, function="evaluate")
         check_count("batch_size", batch_size)
         _check_callbacks(callbacks)
-        kind = self._kind()  # the model's own kind, even where fit would change it for y
+        # The model's own kind, even where fit would change it for y
+        kind = self._text_kind() if is_text(x) else self._kind()
         if is_text(x):
-            kind = self._text_kind()
             rows = text_rows.encode_rows(self, kind, x, y, sample_weight)
             print_num_truncated(rows, max_length=kind.metadata.max_length)
             size = batch_size or _BATCH_SIZE
@@ -428,11 +431,12 @@ def _first_batch(x: Any) -> tuple[Any, Any]:
     """Returns the first batch of data, or its spec, and all batches."""
     if hasattr(x, "element_spec"):
         return x.element_spec, x
-    is_generator, is_table = isinstance(x, GeneratorType), hasattr(x, "columns")
-    is_column = isinstance(x, (Sequence, Set, Iterator)) or hasattr(x, "__array__")
+    is_generator = isinstance(x, GeneratorType)
+    is_array = hasattr(x, "columns") or hasattr(x, "__array__")
+    is_column = isinstance(x, (Sequence, Set, Iterator)) and not is_generator
     is_iterable = hasattr(x, "__iter__") or isinstance(x, keras.utils.PyDataset)
-    if is_table or (is_column and not is_generator) or not is_iterable:
-        found = f"a {type(x).__name__}" if is_table else quoted(x)
+    if is_array or is_column or not is_iterable:
+        found = f"a {type(x).__name__}" if is_array else quoted(x)
         raise InputError(
             f"the texts are {found}; expected a list of strings or a column: table['text']"
         )

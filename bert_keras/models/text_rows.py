@@ -40,7 +40,7 @@ def encode_rows(
     _check_number("sample_weight", weights, num_texts)
     if not isinstance(rows, EncodedTexts):
         kind.class_weights({})  # raises InputError
-    weights = finite_numbers(weights, name="sample_weight", least=0).reshape(num_texts)
+    weights = finite_numbers(weights, name="sample_weight", least=0).reshape(num_texts).copy()
     targets = np.zeros(num_texts) if rows.targets is None else rows.targets
     return dataclasses.replace(rows, targets=targets, weights=weights)
 
@@ -54,12 +54,11 @@ def weights_by_id(kind: Kind, weights: Any) -> dict | None:
     return kind.class_weights(weights) if weights else None
 
 
-def with_class_weights(rows: Any, indices: np.ndarray, weights: Mapping) -> Encoded:
-    """Returns rows with weights, which for some of them are multiplied by those of their labels."""
-    ids = rows.targets if rows.targets.ndim == 1 else rows.targets.argmax(axis=-1)
-    products = rows.weights.copy()
-    products[indices] *= [weights.get(int(each), 1.0) for each in ids[indices]]
-    return dataclasses.replace(rows, weights=products)
+def weights_of(targets: Any, by_id: Mapping) -> np.ndarray:
+    """Returns the weight of the label of each text, float32 [N]."""
+    ids = np.asarray(targets).reshape(len(targets), -1)
+    ids = ids.argmax(axis=-1) if ids.shape[1] > 1 else ids[:, 0]
+    return np.array([by_id.get(int(each), 1.0) for each in ids], np.float32)
 
 
 def checked_targets(model: keras.Model, kind: Kind, y: Any, shape: Sequence) -> Any:
@@ -93,7 +92,7 @@ def check_losses(model: keras.Model, kind: Kind, targets: Any) -> None:
             )
 
 
-def _losses(model: keras.Model, kind: Kind) -> list[str]:
+def _losses(model: keras.Model, kind: Kind) -> list:
     """Returns the names of Keras' losses that targets must fit; [] if the loss is the user's."""
     if not kind.needs_labels:
         return []

@@ -55,7 +55,6 @@ def test_values_of_each_format(tmp_path, name, text, expected):
         ("a.jsonl", '\n{"t": {"x": 1}}\n', ", line 2 "),
         ("a.json", '{"t": "a"}', ", item 1"),
         ("a.jsonl", '{"t": "a"}\n{"t": null}\n', ", line 2 has null"),
-        ("a.jsonl", '{"t": "a", "t": "b"}\n', ", line 1 "),
         ("a.csv", "t,l,t\na,b,c\n", ", line 2 "),  # two columns of one name
         ("a.csv", "sep=;\nt;l\na\n", ", line 3 "),
     ],
