@@ -11,7 +11,7 @@ import numpy as np
 from bert_keras.config import ModelMetadata, numbered_labels
 from bert_keras.errors import InputError, check_name, listed, quoted
 from bert_keras.kinds.kind import Kind, class_ids, columns_of_answers, finite_numbers, softmax
-from bert_keras.text.columns import check_num_columns, is_text, label_list
+from bert_keras.text.columns import as_list, check_num_columns, is_text
 
 Label = str | tuple[str, ...] | float
 
@@ -218,7 +218,7 @@ class Classifier(Kind):
 
     def for_labels(self, labels: Any) -> "Classifier":
         """Returns a multi-label Classifier if each label is a list of names, otherwise itself."""
-        values = label_list(labels)
+        values = as_list(labels)
         if not is_text(values) or not all(isinstance(value, (list, tuple)) for value in values):
             return self
         if commas := [name for name in self.metadata.labels if "," in name]:
@@ -235,10 +235,10 @@ class Classifier(Kind):
     def targets(self, labels: Any, shape: Sequence = ()):
         """Returns ids and numbers as they are, and names as `LabelScheme.targets` does."""
         names, scheme = self.metadata.labels, label_scheme(self.metadata)
-        values = label_list(labels)
-        for index, value in enumerate(values):
-            if isinstance(value, str):
-                values[index] = scheme.read(value, location=f"text [{index}]")
+        values = [
+            scheme.read(value, location=f"text [{index}]") if isinstance(value, str) else value
+            for index, value in enumerate(as_list(labels))
+        ]
         if is_text(values):
             for index, value in enumerate(values):
                 scheme.check(value, names, location=f"text [{index}]")

@@ -23,7 +23,7 @@ from bert_keras.kinds.windows import (
     find_max_context,
     make_windows,
 )
-from bert_keras.text.columns import check_num_columns, checked_columns, label_list
+from bert_keras.text.columns import as_list, check_num_columns, checked_columns
 
 if TYPE_CHECKING:
     from markupsafe import Markup
@@ -247,7 +247,7 @@ class Span(Kind):
     def encoded(self, columns: Sequence[list], labels: Any = None):
         check_num_columns(columns, 2, 2)
         columns, questions = checked_columns(*columns), []
-        labels = [None] * len(columns[0]) if labels is None else label_list(labels)
+        labels = [None] * len(columns[0]) if labels is None else as_list(labels)
         for index, (text, context, label) in enumerate(zip(*columns, labels, strict=True)):
             location = f"text [{index}]"
             try:

@@ -22,7 +22,7 @@ from bert_keras.kinds.words import (
     tokenize_units,
     tokenize_words,
 )
-from bert_keras.text.columns import check_num_columns, check_texts, checked_columns, label_list
+from bert_keras.text.columns import as_list, check_num_columns, check_texts, checked_columns
 
 if TYPE_CHECKING:
     from markupsafe import Markup
@@ -83,7 +83,7 @@ class Tagger(Kind):
         label_ids = np.full(len(tokens.starts), -1, np.int32)
         if labels is not None:
             names, num_words = self.metadata.labels, np.diff(tokens.word_bounds).tolist()
-            labels = [t if isinstance(t, (list, tuple)) else [t] for t in label_list(labels)]
+            labels = [t if isinstance(t, (list, tuple)) else [t] for t in as_list(labels)]
             for index, (tags, count) in enumerate(zip(labels, num_words, strict=True)):
                 location = f"text [{index}]"
                 if len(tags) != count:

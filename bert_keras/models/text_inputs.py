@@ -26,7 +26,7 @@ from bert_keras.errors import (
 from bert_keras.kinds.kind import Kind, finite_numbers
 from bert_keras.models import text_rows
 from bert_keras.models.pretrained import Pretrained, check_inputs
-from bert_keras.text.columns import columns_of, is_text, label_list
+from bert_keras.text.columns import as_list, columns_of, is_text
 from bert_keras.training.optimizer import BertAdamW, LinearWarmupDecay
 
 _BATCH_SIZE = FINE_TUNING["paper"]["batch_size"]
@@ -144,7 +144,7 @@ class TextInputs(Pretrained):
             kind = self._text_kind() if y is None else self._text_kind().for_labels(y)
             rows: Any = text_rows.encode_rows(self, kind, columns, y, sample_weight)
             fraction = validation_split if validation_data is None else 0.0
-            labels = [""] * len(columns[0]) if y is None else label_list(y)
+            labels = [""] * len(columns[0]) if y is None else as_list(y)
             train_indices, validation_indices = text_rows.hold_out(rows, labels, fraction=fraction)
             weights = text_rows.weights_by_id(kind, class_weight)
             if weights and sample_weight is not None:  # Keras takes only one of them

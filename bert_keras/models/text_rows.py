@@ -18,14 +18,14 @@ from bert_keras.data.encoded import (
 )
 from bert_keras.errors import InputError, quoted
 from bert_keras.kinds.kind import Kind, finite_numbers
-from bert_keras.text.columns import columns_of, is_text, label_list
+from bert_keras.text.columns import as_list, columns_of, is_text
 
 
 def encode_rows(
     model: keras.Model, kind: Kind, x: Any, y: Any = None, weights: Any = None
 ) -> Encoded:
     """Encodes a column of texts, or several, as rows with their targets and weights in the loss."""
-    columns, labels = columns_of(x), None if y is None else label_list(y)
+    columns, labels = columns_of(x), None if y is None else as_list(y)
     num_texts = len(columns[0])
     if labels is None and kind.needs_labels and not (model.compiled and not model.loss):
         text = quoted(columns[0][0])

@@ -5,8 +5,6 @@ import re
 from collections.abc import Iterable, Mapping, Sequence, Set
 from typing import Any
 
-import numpy as np
-
 from bert_keras.errors import LARGEST_COUNT, InputError, quoted
 
 # Half of a surrogate pair, which UTF-8 cannot encode; a JSON escape such as "\ud800" gives one.
@@ -42,19 +40,17 @@ def columns_of(texts: Any) -> tuple[list, ...]:
 
 
 def as_list(column: Any) -> list:
-    """Returns the values of a column as Python objects; bytes that are not UTF-8 are dropped."""
+    """Returns the values of a column as Python objects; bytes that are not UTF-8 are dropped.
+
+    An array or a table of texts, [N, 1], is a column too.
+    """
     if not isinstance(column, (str, bytes, Mapping)):
         with contextlib.suppress(NotImplementedError, TypeError, ValueError):  # symbolic tensors
             values = column.__array__() if hasattr(column, "__array__") else column
+            if getattr(values, "shape", ())[1:] == (1,) and values.dtype.kind in "OSTU":
+                values = values[:, 0]
             return [value if type(value) is str else _plain(value) for value in values]
     raise InputError(f"texts is {quoted(column)}; expected a list of strings, such as [text]")
-
-
-def label_list(labels: Any) -> list:
-    """Returns labels as a list; names in an array or a table of one column are its values."""
-    array = np.asarray(labels) if hasattr(labels, "__array__") else np.empty(0)
-    is_column_of_names = array.shape[1:] == (1,) and is_text(array)
-    return as_list(array[:, 0] if is_column_of_names else labels)
 
 
 def checked_columns(*columns: Iterable[str] | None) -> list[list[str]]:
