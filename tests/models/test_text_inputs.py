@@ -150,19 +150,6 @@ def test_the_preprocessor_is_saved_with_the_model(model, tmp_path):
             assert ours == {**theirs, "probabilities": pytest.approx(theirs["probabilities"])}
 
 
-@pytest.mark.parametrize(
-    "texts",
-    [
-        *("a film", [], None, np.ones((4, 8)), ["a film", None], np.array([["a", "film"]])),
-        *(SimpleNamespace(columns=["text"]), (TEXTS, OTHERS[1:]), (TEXTS, TEXTS, TEXTS)),
-        *(tf.data.Dataset.from_tensor_slices(TEXTS), data_set(TEXTS, OTHERS)),
-    ],
-)
-def test_wrong_texts_are_refused(model, texts):
-    with pytest.raises(InputError):
-        model.predict(texts, verbose=0)
-
-
 def names_of(labels):
     return [NAMES[each] for each in labels]
 
@@ -336,11 +323,14 @@ REFUSED = [
         (14, 20), [14, 20], {"answer_start": "14", "text": "good"}, (2.0, "good"), "good")),
     (SPAN, (TEXTS, LABELS), {}),
     *((uncompiled, (x,), {}) for x in (
+        tf.data.Dataset.from_tensor_slices(TEXTS), data_set(TEXTS, OTHERS),
         TEXTS, [("a film", "fine")], [(TEXTS, LABELS)], Batches(TEXTS, LABELS),
         generated(TEXTS, LABELS), Batches(ROWS, names_of(LABELS)), generated(ROWS, ONE_HOT),
         data_set(TEXTS, ONE_HOT), data_set(ROWS, ONE_HOT), data_set(TEXTS, LABELS).repeat(),
         data_set(TEXTS, LABELS).filter(lambda *_: True))),
     *((uncompiled, (x, LABELS), {}) for x in (
+        "a film", [], None, np.ones((4, 8)), ["a film", None] * 2, np.array([["a", "film"]] * 4),
+        SimpleNamespace(columns=["text"]), (TEXTS, OTHERS[1:]), (TEXTS, TEXTS, TEXTS),
         data_set(ROWS, LABELS), np.arange(4), keras.Input((), dtype="string"),
         ROWS | {"segment_ids": ROWS["segment_ids"] + 7},
         {name: array[:, :0] for name, array in ROWS.items()})),
