@@ -44,8 +44,7 @@ def table_rows(
             names of `columns`, it is still a header.
         skips_broken: Whether rows with a wrong number of columns are skipped and counted on stderr.
         lists: Columns of JSON and TFDS that may be lists; their texts are joined by commas.
-        keeps_blank: Whether blank rows are rows too; a blank line between rows of several columns
-            is then an error. Otherwise they are skipped.
+        keeps_blank: Whether blank rows are not skipped, and blank lines between wider rows refused.
     """
     settings = columns if isinstance(columns, Mapping) else {}
     names = list(chain(*settings.values())) if settings else list(columns)

@@ -6,7 +6,7 @@ from typing import Any, ClassVar, NamedTuple
 import numpy as np
 
 from bert_keras.kinds.classifier import SINGLE_LABEL
-from bert_keras.kinds.kind import Kind, class_ids, columns_of_answers, softmax
+from bert_keras.kinds.kind import Kind, columns_of_answers, softmax
 
 
 class ChoicePrediction(NamedTuple):
@@ -46,9 +46,6 @@ class Choice(Kind):
         from bert_keras.data.preprocessor import ChoicePreprocessor
 
         return ChoicePreprocessor(self.tokenizer, max_length=self.metadata.max_length)
-
-    def targets(self, labels: Any, shape: Sequence = ()):
-        return class_ids(labels, count=shape[1])
 
     def class_weights(self, weights: Mapping):
         return weights

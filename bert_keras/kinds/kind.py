@@ -17,7 +17,6 @@ if TYPE_CHECKING:
     from bert_keras.data.encoded import Encoded
     from bert_keras.data.preprocessor import Preprocessor
     from bert_keras.reports.evaluation import Findings
-    from bert_keras.text.tokenizer import TextTokenizer
 
 Asked = list[tuple[str, dict]]  # what a model was asked, as one line of text, and its answer
 
@@ -47,13 +46,13 @@ class Kind:
     example_labels: ClassVar[str] = '["no", "yes"]'  # shown in error messages
     needs_labels: ClassVar[bool] = True  # whether `fit` needs labels beside the texts
     ids_rank: ClassVar[int] = 1  # the number of axes of class ids: 2 for a class of each token
+    class_axis: ClassVar[int] = 1  # without labels, the axis of `input_ids` with the classes
     # The texts that `bert-keras predict` reads together; "" means a text for each task column.
     inputs: ClassVar[str] = ""
     answers_texts: ClassVar[bool] = False  # whether `predict` answers texts
 
     def __init__(self, metadata: ModelMetadata, tokenizer: Any):
-        self.metadata = metadata
-        self.tokenizer: TextTokenizer = tokenizer  # None where only labels are read
+        self.metadata, self.tokenizer = metadata, tokenizer  # None where only labels are read
 
     @property
     def preprocessor(self) -> "Preprocessor":
@@ -84,7 +83,12 @@ class Kind:
 
     def targets(self, labels: Any, shape: Sequence = ()) -> Any:
         """Returns the targets of the loss for labels of texts, or of `input_ids` of a shape."""
-        return finite_numbers(labels)
+        if isinstance(labels, Mapping):  # the labels of each output
+            return {name: self.targets(each, shape) for name, each in labels.items()}
+        if not self.needs_labels:
+            return finite_numbers(labels)
+        count = len(self.metadata.labels) or shape[self.class_axis]
+        return class_ids(labels, count=count, rank=self.ids_rank)
 
     def class_weights(self, weights: Mapping) -> dict:
         """Returns the weights of labels by their ids; raises InputError if there are no classes."""

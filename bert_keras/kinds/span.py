@@ -14,7 +14,7 @@ import numpy as np
 from bert_keras.config import ModelMetadata
 from bert_keras.errors import InputError, check_choice, check_least, quoted
 from bert_keras.fields import setting
-from bert_keras.kinds.kind import Kind, class_ids, softmax
+from bert_keras.kinds.kind import Kind, softmax
 from bert_keras.kinds.windows import (
     MAX_SPECIALS,
     Answer,
@@ -239,6 +239,7 @@ class Span(Kind):
     signatures = "question_answering"
     answers_texts = True
     inputs = "QUESTION PASSAGE"
+    class_axis = -1
 
     @cached_property
     def settings(self) -> SpanSettings:
@@ -261,10 +262,6 @@ class Span(Kind):
                 raise InputError(question.misplaced)
             questions.append(question)
         return self.settings.windows(questions, self.tokenizer, max_length=self.metadata.max_length)
-
-    def targets(self, labels: Any, shape: Sequence = ()):
-        labels = labels if isinstance(labels, Mapping) else {"start": labels}
-        return {name: class_ids(each, count=shape[-1]) for name, each in labels.items()}
 
     def compile_arguments(self):
         return span_losses()

@@ -9,7 +9,7 @@ import numpy as np
 
 from bert_keras.errors import InputError, counted
 from bert_keras.kinds.classifier import MULTI_LABEL, SINGLE_LABEL
-from bert_keras.kinds.kind import Kind, class_ids, softmax
+from bert_keras.kinds.kind import Kind, softmax
 from bert_keras.kinds.span import NONE, with_marks
 from bert_keras.kinds.words import (
     OUTSIDE,
@@ -93,9 +93,6 @@ class Tagger(Kind):
             label_ids = SINGLE_LABEL.targets(list(chain.from_iterable(labels)), names)
         rows = make_rows(tokens, limit=self.metadata.max_length - 2)
         return TaggedWords(tokens, rows, label_ids, self.tokenizer.vocabulary, spans_W2)
-
-    def targets(self, labels: Any, shape: Sequence = ()):
-        return class_ids(labels, count=len(self.metadata.labels), rank=self.ids_rank)
 
     def compile_arguments(self):
         return word_losses()

@@ -81,9 +81,9 @@ def check_losses(model: keras.Model, kind: Kind, targets: Any) -> None:
             continue
         shape, reads_ids = tuple(target.shape), "parse" in name
         are_ids = len(shape) == rank or shape[rank:] == (1,)
-        fits = count == 1 if are_ids else shape[-1] in (count or shape[-1], None)
-        if reads_ids:
-            fits = are_ids and "parse" in _names(kind.compile_arguments()["loss"])[0]
+        fits = reads_ids != (count == 1)
+        if not are_ids:
+            fits = not reads_ids and shape[-1] in (count or shape[-1], None)
         if not fits:
             expected = "ids or names" if reads_ids else f"{count} numbers for each"
             raise InputError(
@@ -96,11 +96,7 @@ def _losses(model: keras.Model, kind: Kind) -> list:
     """Returns the names of Keras' losses that targets must fit; [] if the loss is the user's."""
     if not kind.needs_labels:
         return []
-    return _names(model.loss if model.compiled else kind.compile_arguments()["loss"])
-
-
-def _names(losses: Any) -> list[str]:
-    """Returns the names of those losses that are functions or classes of Keras."""
+    losses = model.loss if model.compiled else kind.compile_arguments()["loss"]
     losses = [keras.losses.get(each) for each in keras.tree.flatten(losses)]
     losses = [each for each in losses if each and each.__module__.startswith("keras.")]
     return [getattr(each, "__name__", type(each).__name__) for each in losses]

@@ -40,10 +40,7 @@ def columns_of(texts: Any) -> tuple[list, ...]:
 
 
 def as_list(column: Any) -> list:
-    """Returns the values of a column as Python objects; bytes that are not UTF-8 are dropped.
-
-    An array or a table of texts, [N, 1], is a column too.
-    """
+    """Returns the values of a column, or of texts [N, 1]; bytes that are not UTF-8 are dropped."""
     if not isinstance(column, (str, bytes, Mapping)):
         with contextlib.suppress(NotImplementedError, TypeError, ValueError):  # symbolic tensors
             values = column.__array__() if hasattr(column, "__array__") else column
