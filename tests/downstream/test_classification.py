@@ -144,12 +144,6 @@ def test_each_row_of_a_file_to_predict_is_an_example(tmp_path, name):
         pairs.read(write(tmp_path / "b.tsv", *rows, "bad\tfilm"), split="test")
 
 
-def test_labels_in_lists_have_no_commas(tmp_path):
-    path = write(tmp_path / "a.jsonl", '{"text": "a", "label": ["c,d"]}')
-    with pytest.raises(InputError, match=r"a\.jsonl, line 1 "):
-        task("multi-label").read(path)
-
-
 def test_long_texts_are_cut(tmp_path):
     path = write(tmp_path / "long.tsv", "text\tlabel", "good\tpos", "very " * 9 + "bad\tneg")
     encoded = SINGLE.encode(SINGLE.read(path), TOKENIZER)

@@ -19,7 +19,8 @@ SQUAD_ROW = {"id": "q1", "question": "who?", "context": "Lyon won.", "answers": 
 
 def read_table(path, text, *columns):
     path.write_bytes(text.encode() if isinstance(text, str) else text)
-    return [[row[column] for column in columns] for _, row in table_rows(path, columns=columns)]
+    rows = table_rows(path, columns=columns, lists=("l",))
+    return [[row[column] for column in columns] for _, row in rows]
 
 
 @pytest.mark.parametrize(
@@ -55,6 +56,7 @@ def test_values_of_each_format(tmp_path, name, text, expected):
         ("a.jsonl", '\n{"t": {"x": 1}}\n', ", line 2 "),
         ("a.json", '{"t": "a"}', ", item 1"),
         ("a.jsonl", '{"t": "a"}\n{"t": null}\n', ", line 2 has null"),
+        ("a.jsonl", '{"t": "a", "l": ["c,d"]}\n', ", line 1 "),  # commas separate labels
         ("a.csv", "t,l,t\na,b,c\n", ", line 2 "),  # two columns of one name
         ("a.csv", "sep=;\nt;l\na\n", ", line 3 "),
     ],
