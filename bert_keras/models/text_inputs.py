@@ -438,7 +438,8 @@ def _first_batch(x: Any) -> tuple[Any, Any]:
     if is_array or is_column or not is_iterable:
         found = f"a {type(x).__name__}" if is_array else quoted(x)
         raise InputError(
-            f"the texts are {found}; expected a list of strings or a column: table['text']"
+            f"the inputs are {found}; expected a list or column of strings, such as table['text'], "
+            "or the dict of arrays that model.preprocessor(texts) returns"
         )
     first = next(iter(x), None)
     return first, (each for each in itertools.chain([first], x)) if is_generator else x
