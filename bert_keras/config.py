@@ -332,7 +332,8 @@ class ModelMetadata:
         if not 3 <= self.max_length <= most:
             raise InputError(f"max_length is {self.max_length}; expected 3 to {most} tokens")
         are_texts = all(isinstance(each, str) and each == printable(each) for each in self.labels)
-        if not are_texts or "" in self.labels or len(set(self.labels)) < len(self.labels):
+        are_lines = are_texts and not {"\t", "\n"} & {*"".join(self.labels)}
+        if not are_lines or "" in self.labels or len(set(self.labels)) < len(self.labels):
             raise InputError(f"the labels are {self.labels}; expected different printable texts")
         if self.model == "BertSentenceEncoder":
             object.__setattr__(self, "embedding", self.embedding or EmbeddingConfig())

@@ -9,8 +9,8 @@ import numpy as np
 
 from bert_keras.data.encoded import EncodedTexts
 from bert_keras.data.record_file import SEQUENCE_FEATURES
-from bert_keras.errors import LARGEST_COUNT, InputError, suggest_keyword_names
-from bert_keras.text.columns import checked_columns, columns_of
+from bert_keras.errors import LARGEST_COUNT, suggest_keyword_names
+from bert_keras.text.columns import check_num_columns, checked_columns, columns_of
 from bert_keras.text.tokenizer import TextTokenizer
 
 
@@ -74,10 +74,7 @@ class Preprocessor:
     def encoded(self, columns: Sequence[list[str]]) -> EncodedTexts:
         """Returns the rows of columns, each of B texts, without targets."""
         columns = checked_columns(*columns)
-        if not self._fewest_columns <= len(columns) <= self._most_columns:
-            limit = f"to {self._most_columns}" if self._most_columns < LARGEST_COUNT else "or more"
-            expected = f"expected {self._fewest_columns} {limit}"
-            raise InputError(f"there are {len(columns)} columns of texts; {expected}")
+        check_num_columns(columns, self._fewest_columns, self._most_columns)
         return EncodedTexts(
             texts=tuple(map(self.tokenizer.ids_batch, self._texts(columns))),
             max_length=self.max_length,

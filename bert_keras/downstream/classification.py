@@ -149,8 +149,8 @@ class ClassificationTask(Task[TextExample, EncodedTexts, LabelPrediction]):
         headerless = self.text_columns if is_plain else ()
         lists = (self.label_column,) if self.kind == "many" else ()
         examples = []
-        rows = table_rows(path, columns=columns, headerless=headerless, lists=lists)
-        for location, values in rows:
+        options = {"headerless": headerless, "lists": lists, "keeps_blank": not is_labelled}
+        for location, values in table_rows(path, columns=columns, **options):
             texts = [values[column] for column in self.text_columns]
             if is_labelled:
                 texts = [required_text(values, c, location=location) for c in self.text_columns]

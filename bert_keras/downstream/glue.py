@@ -78,7 +78,7 @@ class GlueTask(ClassificationTask):
         else:
             skips = is_labelled and self.has_broken_rows
             options = {"headerless": self.headerless, "skips_broken": skips}
-            rows = table_rows(path, columns=needed, **options)
+            rows = table_rows(path, columns=needed, keeps_blank=not is_labelled, **options)
         names = self.builder_labels or self.labels
         labels: dict[str | None, str | None] = dict(zip(names, self.labels, strict=True))
         if not is_labelled:

@@ -65,7 +65,7 @@ class SwagTask(Task[SwagExample, EncodedTexts, ChoicePrediction]):
         is_labelled = needs_labels(split)
         columns = (*self.input_names, "label") if is_labelled else self.input_names
         examples = []
-        for location, row in table_rows(path, columns=columns):
+        for location, row in table_rows(path, columns=columns, keeps_blank=not is_labelled):
             context, *endings = (
                 required_text(row, column, location=location) for column in ("sent1", *ENDINGS)
             )

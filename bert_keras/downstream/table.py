@@ -6,18 +6,19 @@ import json
 import os
 import sys
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from itertools import chain
+from itertools import chain, islice
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
-from bert_keras.errors import InputError, counted, quoted, require
+from bert_keras.errors import LARGEST_COUNT, InputError, counted, quoted, require
 from bert_keras.files import StrPath, existing_file, text_lines
 
 PREFIX = "tfds:"
 WITH_HEADER = (".csv", ".tsv", ".txt")
-Row = tuple[str, dict[str, str]]  # the location, for error messages, and the values by column
+Names = Sequence[str]
+Row = tuple[str, dict[str, Any]]  # the location, for error messages, and the texts by column
 Lines = Iterable[tuple[str, list[str]]]  # the location and the fields of each line
 
 
@@ -28,6 +29,7 @@ def table_rows(
     headerless: Sequence[str] = (),
     skips_broken: bool = False,
     lists: Sequence[str] = (),
+    keeps_blank: bool = False,
 ) -> Iterator[Row]:
     """Yields the rows of a table, as ("FILE, line N", values) with at least the named columns.
 
@@ -42,6 +44,7 @@ def table_rows(
             names of `columns`, it is still a header.
         skips_broken: Whether rows with a wrong number of columns are skipped and counted on stderr.
         lists: Columns of JSON and TFDS that may be lists; their texts are joined by commas.
+        keeps_blank: Whether blank rows are not skipped, and blank lines between wider rows refused.
     """
     settings = columns if isinstance(columns, Mapping) else {}
     names = list(chain(*settings.values())) if settings else list(columns)
@@ -54,18 +57,21 @@ def table_rows(
     elif suffix in WITH_HEADER:
         lines = ((f"{path}, line {n}", s.split("\t")) for n, s in enumerate(text_lines(path), 1))
         lines = _csv_lines(path, names) if suffix == ".csv" else lines
-        rows = _rows_below_header(lines, names, headerless, skips_broken)
+        rows = _rows_below_header(lines, names, headerless, skips_broken, keeps_blank)
     else:
         raise InputError(f"{path} is not a .tsv, .txt, .csv, .jsonl or .json file; rename it")
     location = ""
     for location, values in rows:
-        if missing := [name for name in names if name not in values]:
+        if missing := [name for name in names if values.get(name) is None]:
             where = path if suffix in WITH_HEADER else location
             existing = ", ".join(map(quoted, values)) or "none"
             options = " ".join(f"{setting}=NAME" for setting, each in settings.items() if each)
             hint = "a table of your own needs the task classification"
             hint = f"name yours: --set {options} (changes= in Python)" if settings else hint
-            raise InputError(f"{where} has no column {missing[0]!r}, only {existing}; {hint}")
+            found = f"no column {missing[0]!r}, only {existing}; {hint}"
+            if missing[0] in values:
+                where, found = location, f"null in the column {missing[0]!r}; expected a text"
+            raise InputError(f"{where} has {found}")
         yield location, values
     if not location:
         raise InputError(f"{path} has no rows; expected one or more, below a header except in JSON")
@@ -76,37 +82,44 @@ def _csv_lines(path: StrPath, columns: Sequence[str]) -> Lines:
     header = next(iter(text_lines(path)), "")
     splits = {mark: next(csv.reader([header], delimiter=mark), []) for mark in ",;\t|"}
     delimiter = max(splits, key=lambda m: (len(set(columns) & set(splits[m])), len(splits[m])))
-    lines = (f"{line}\n" for line in text_lines(path))
-    reader, start = csv.reader(lines, delimiter=delimiter, strict=True), 1
+    num_before = int(len(header) == 5 and header.startswith("sep="))  # a line for Excel
+    delimiter = header[-1] if num_before else delimiter
+    lines = (f"{line}\n" for line in islice(text_lines(path), num_before, None))
+    csv.field_size_limit(LARGEST_COUNT)
+    reader, start = csv.reader(lines, delimiter=delimiter, strict=True), num_before + 1
     try:
         for fields in reader:
-            yield f"{path}, line {reader.line_num}", fields
-            start = reader.line_num + 1
+            yield f"{path}, line {reader.line_num + num_before}", fields
+            start = reader.line_num + num_before + 1
     except csv.Error as error:
         raise InputError(f"{path}, line {start} is not CSV ({error}); close its quotes") from error
 
 
 def _rows_below_header(
-    lines: Lines, columns: Sequence[str], headerless: Sequence[str], skips_broken: bool
+    lines: Lines, columns: Names, headerless: Names, skips_broken: bool, keeps_blank: bool
 ) -> Iterator[Row]:
     header: Sequence[str] | None = None
-    skipped = []
+    skipped, blank, twins = [], "", []
     for location, fields in lines:
+        fields = fields or [""]  # csv yields no field for a blank line
         if header is None:
             is_row = headerless and not set(columns) <= set(fields)
             header = headerless if is_row else fields
+            twins = [name for name in header if name and header.count(name) > 1]
             if not is_row:
                 continue
-        if not any(fields):
-            continue
-        if len(fields) == len(header):
+        has_width = len(fields) == len(header)
+        if not any(fields) and not (keeps_blank and has_width):
+            blank = location if keeps_blank else ""
+        elif has_width and not blank and not twins:
             yield location, dict(zip(header, fields, strict=True))
         elif skips_broken:
             skipped.append(location)
         else:
-            widths = f"{counted(len(fields), 'column')}, the header {len(header)}"
+            widths = f"{counted(1 if blank else len(fields), 'column')}, the header {len(header)}"
             hint = "in a .csv file, quote texts that contain the separator"
-            raise InputError(f"{location} has {widths}; {hint}")
+            hint = f"two columns are {twins[0]!r}, rename one" if twins else hint
+            raise InputError(f"{blank or location} has {widths}; {hint}")
     if skipped:
         rows = counted(len(skipped), "row")
         print(f"skipped {rows} of another width; the first is {skipped[0]}", file=sys.stderr)
@@ -132,24 +145,25 @@ def parse_json(text: str | bytes, *, location: str) -> Any:
         raise InputError(f"{location} is not valid JSON: {error}") from error
 
 
-def _object_rows(objects: Iterable[tuple[str, Any]], lists: Sequence[str]) -> Iterator[Row]:
+def _object_rows(objects: Iterable[tuple[str, Any]], lists: Names) -> Iterator[Row]:
     for location, each in objects:
         # A value that is not an object has no columns.
-        yield location, dict(_named_texts(each if isinstance(each, dict) else {}, lists))
+        item = each if isinstance(each, dict) else {}
+        yield location, dict(_named_texts(item, lists, location))
 
 
-def _named_texts(item: dict, lists: Sequence[str], prefix: str = "") -> Iterator[tuple[str, str]]:
+def _named_texts(item: dict, lists: Names, location: str, prefix: str = "") -> Iterator[tuple]:
     for name, value in item.items():
         name = f"{prefix}{name}"
         if isinstance(value, dict):
-            yield from _named_texts(value, lists, f"{name}.")
+            yield from _named_texts(value, lists, location, f"{name}.")
         elif isinstance(value, list) and name in lists:
             texts = list(map(_text, value))
             if "," in "".join(texts):
-                raise InputError(f"{texts} has a comma, which separates labels; rename this label")
+                raise InputError(f"{location} has {texts}; a comma separates labels, rename one")
             yield name, ",".join(texts)
-        elif value is not None and not isinstance(value, list):
-            yield name, _text(value)
+        elif not isinstance(value, list):
+            yield name, None if value is None else _text(value)
 
 
 def _text(value: Any) -> str:

@@ -1,13 +1,12 @@
 """Multiple choice: one of several endings or answers (Devlin et al. 2018, section 4.4)."""
 
-import dataclasses
 from collections.abc import Mapping, Sequence
 from typing import Any, ClassVar, NamedTuple
 
 import numpy as np
 
 from bert_keras.kinds.classifier import SINGLE_LABEL
-from bert_keras.kinds.kind import Kind, class_ids, columns_of_answers, softmax
+from bert_keras.kinds.kind import Kind, columns_of_answers, softmax
 
 
 class ChoicePrediction(NamedTuple):
@@ -47,11 +46,6 @@ class Choice(Kind):
         from bert_keras.data.preprocessor import ChoicePreprocessor
 
         return ChoicePreprocessor(self.tokenizer, max_length=self.metadata.max_length)
-
-    def encoded(self, columns: Sequence[list], labels: Any = None):
-        rows = self.preprocessor.encoded(columns)
-        targets = None if labels is None else class_ids(labels, count=len(columns) - 1)
-        return dataclasses.replace(rows, targets=targets)
 
     def class_weights(self, weights: Mapping):
         return weights

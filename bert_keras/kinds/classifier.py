@@ -9,9 +9,9 @@ from typing import Any, ClassVar, NamedTuple
 import numpy as np
 
 from bert_keras.config import SIGMOID, ModelMetadata, numbered_labels
-from bert_keras.errors import InputError, check_name, counted, listed, quoted
-from bert_keras.kinds.kind import Kind, class_ids, columns_of_answers, softmax
-from bert_keras.text.columns import columns_of
+from bert_keras.errors import InputError, check_name, listed, quoted
+from bert_keras.kinds.kind import Kind, class_ids, columns_of_answers, finite_numbers, softmax
+from bert_keras.text.columns import as_list, check_num_columns, is_text
 
 Label = str | tuple[str, ...] | float
 
@@ -35,9 +35,11 @@ class LabelScheme:
 
     def read(self, text: str, *, location: str) -> Any:
         """Returns the label that a text states; raises InputError if it is not a valid label."""
-        if not text.strip():
-            raise InputError(f"{location} has an empty label; expected the name of a class")
-        return text.strip()
+        name = text.strip()
+        if not name or {"\t", "\n"} & {*name}:
+            expected = "the name of a class, without tabs and line ends"
+            raise InputError(f"{location} has the label {quoted(text)}; expected {expected}")
+        return name
 
     def to_text(self, label: Any) -> str:
         """Returns the text from which `read` returns the label."""
@@ -102,16 +104,17 @@ class MultiLabel(LabelScheme):
     error_order = "the most wrong labels first"
 
     def read(self, text: str, *, location: str):
-        labels = tuple(label.strip() for label in text.split(",")) if text.strip() else ()
-        if "" in labels or len(set(labels)) < len(labels):
-            raise InputError(f"{location} has the labels {text!r}; expected each once, none empty")
+        names = text.split(",") if text.strip() else ()
+        labels = tuple(SINGLE_LABEL.read(name, location=location) for name in names)
+        if len(set(labels)) < len(labels):
+            raise InputError(f"{location} has the labels {text!r}; expected each once")
         return labels
 
     def to_text(self, label: tuple[str, ...]):
         return ",".join(label)
 
     def names(self, label: Any):
-        return label
+        return label if isinstance(label, (list, tuple)) else (label,)
 
     def targets(self, labels: Sequence, classes: Sequence[str]):
         rows = [[float(name in (label or ())) for name in classes] for label in labels]
@@ -228,41 +231,42 @@ class Classifier(Kind):
 
     def for_labels(self, labels: Any) -> "Classifier":
         """Returns a multi-label Classifier if each label is a list of names, otherwise itself."""
-        if not _are_lists_of_names(columns_of(labels)[0]):
+        values = as_list(labels)
+        if not is_text(values) or not all(isinstance(value, (list, tuple)) for value in values):
             return self
+        if commas := [name for name in self.metadata.labels if "," in name]:
+            raise InputError(f"the label {commas[0]!r} has a comma, which separates several labels")
         metadata = dataclasses.replace(self.metadata, problem_type=MULTI_LABEL.problem_type)
         return Classifier(metadata, self.tokenizer)
 
     def encoded(self, columns: Sequence[list], labels: Any = None):
-        names, count = self.metadata.text_columns, len(columns)
         # With labels, fit may read other columns; the model then forgets its column names.
-        if labels is None and names and len(names) != count:
-            form = "a list" if len(names) == 1 else "a tuple, (firsts, seconds)"
-            found, read = counted(count, "list"), " and ".join(names)
-            raise InputError(f"the texts are {found}, and the model reads {read}; expected {form}")
+        if labels is None and (names := self.metadata.text_columns):
+            check_num_columns(columns, len(names), len(names))
         return super().encoded(columns, labels)
 
-    def targets(self, labels: Any):
+    def targets(self, labels: Any, shape: Sequence = ()):
         """Returns ids and numbers as they are, and names as `LabelScheme.targets` does."""
-        (values,) = columns_of(labels)
         names, scheme = self.metadata.labels, label_scheme(self.metadata)
-        if missing := [index for index, value in enumerate(values) if value is None]:
-            raise InputError(f"text [{missing[0]}] has the label None; leave this text out")
-        if not _are_lists_of_names(values) and not any(isinstance(value, str) for value in values):
-            is_id = scheme is SINGLE_LABEL
-            return class_ids(labels, count=len(names)) if is_id else np.asarray(labels)
-        read_labels = []
-        for index, value in enumerate(values):
-            location = f"text [{index}]"
-            label = scheme.read(value, location=location) if isinstance(value, str) else value
-            scheme.check(label, names, location=location)
-            read_labels.append(label)
-        return scheme.targets(read_labels, names)
+        values = [
+            scheme.read(value, location=f"text [{index}]") if isinstance(value, str) else value
+            for index, value in enumerate(as_list(labels))
+        ]
+        if is_text(values):
+            for index, value in enumerate(values):
+                scheme.check(value, names, location=f"text [{index}]")
+            return scheme.targets(values, names)
+        if scheme is not SINGLE_LABEL:
+            return finite_numbers(values)
+        numerals = [float(name) if _NUMBER.fullmatch(name) else math.nan for name in names]
+        return class_ids(values, count=len(names), numerals=numerals)
 
     def class_weights(self, weights: Mapping):
         names = self.metadata.labels
-        if label_scheme(self.metadata) is not SINGLE_LABEL:
+        if label_scheme(self.metadata) is MULTI_LABEL:
             return super().class_weights(weights)
+        if isinstance(label_scheme(self.metadata), Regression):  # or 0 and 1 with a loss of the user
+            return weights
         for label in weights:
             check_name(label, (*names, *range(len(names))), what="label")
         return {i: weights.get(name, weights.get(i, 1.0)) for i, name in enumerate(names)}
@@ -313,8 +317,3 @@ class Classifier(Kind):
             sections.append(evaluation.label_scores("Labels", sets))
         columns = ["example", *task.text_columns, *scheme.error_columns]
         return evaluation.Findings(sections, columns, errors, scheme.error_order)
-
-
-def _are_lists_of_names(values: list) -> bool:
-    are_lists = all(isinstance(value, (list, tuple, set)) for value in values)
-    return are_lists and all(isinstance(name, str) for names in values for name in names)

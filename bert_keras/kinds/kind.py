@@ -11,13 +11,12 @@ from typing import TYPE_CHECKING, Any, ClassVar
 import numpy as np
 
 from bert_keras.config import ModelMetadata
-from bert_keras.errors import InputError
+from bert_keras.errors import InputError, quoted
 
 if TYPE_CHECKING:
     from bert_keras.data.encoded import Encoded
     from bert_keras.data.preprocessor import Preprocessor
     from bert_keras.reports.evaluation import Findings
-    from bert_keras.text.tokenizer import TextTokenizer
 
 Asked = list[tuple[str, dict]]  # what a model was asked, as one line of text, and its answer
 
@@ -46,12 +45,14 @@ class Kind:
     signatures: ClassVar[str] = ""  # the module in exporting/signatures; "" if it is not served
     example_labels: ClassVar[str] = '["no", "yes"]'  # shown in error messages
     needs_labels: ClassVar[bool] = True  # whether `fit` needs labels beside the texts
+    ids_rank: ClassVar[int] = 1  # the number of axes of class ids: 2 for a class of each token
+    class_axis: ClassVar[int] = 1  # without labels, the axis of `input_ids` with the classes
     # The texts that `bert-keras predict` reads together; "" means a text for each task column.
     inputs: ClassVar[str] = ""
     answers_texts: ClassVar[bool] = False  # whether `predict` answers texts
 
-    def __init__(self, metadata: ModelMetadata, tokenizer: "TextTokenizer"):
-        self.metadata, self.tokenizer = metadata, tokenizer
+    def __init__(self, metadata: ModelMetadata, tokenizer: Any):
+        self.metadata, self.tokenizer = metadata, tokenizer  # None where only labels are read
 
     @property
     def preprocessor(self) -> "Preprocessor":
@@ -76,15 +77,22 @@ class Kind:
     def encoded(self, columns: Sequence[list], labels: Any = None) -> "Encoded":
         """Returns the rows of columns of texts, with targets if there are labels."""
         rows = self.preprocessor.encoded(columns)
-        return rows if labels is None else dataclasses.replace(rows, targets=self.targets(labels))
+        shape = len(rows), rows.num_sequences
+        targets = None if labels is None else self.targets(labels, shape)
+        return dataclasses.replace(rows, targets=targets)
 
-    def targets(self, labels: Any) -> np.ndarray:
-        """Returns the targets of the loss for a list or an array of labels."""
-        return np.asarray(labels)
+    def targets(self, labels: Any, shape: Sequence = ()) -> Any:
+        """Returns the targets of the loss for labels of texts, or of `input_ids` of a shape."""
+        if isinstance(labels, Mapping):  # the labels of each output
+            return {name: self.targets(each, shape) for name, each in labels.items()}
+        if not self.needs_labels:
+            return finite_numbers(labels)
+        count = len(self.metadata.labels) or shape[self.class_axis]
+        return class_ids(labels, count=count, rank=self.ids_rank)
 
     def class_weights(self, weights: Mapping) -> dict:
-        """Returns the weights of labels by their ids."""
-        raise InputError(f"{self.model} takes no class_weight for these labels; give sample_weight")
+        """Returns the weights of labels by their ids; raises InputError if there are no classes."""
+        raise InputError(f"{self.model} takes no weights for these labels")
 
     def compile_arguments(self) -> dict[str, Any]:
         """Returns the loss and the metrics for `model.compile`."""
@@ -145,12 +153,37 @@ def columns_of_answers(answers: Sequence[Mapping]) -> dict[str, list]:
     return {name: [answer[name] for answer in answers] for name in answers[0]}
 
 
-def class_ids(labels: Any, *, count: int) -> np.ndarray:
-    """Returns an array of class ids; raises InputError if an id is not from 0 to count - 1."""
-    ids = np.asarray(labels)
-    wrong = labels[:1]
-    if ids.dtype.kind in "biuf":  # bool, integer or float; targets of other shapes are not ids
-        wrong = ids[~((ids >= 0) & (ids < count))] if ids.ndim == 1 else ids[:0]
+def finite_numbers(values: Any, *, name: str = "labels", least: float = -np.inf) -> np.ndarray:
+    """Returns values as float32; raises InputError unless all are finite and at least `least`."""
+    try:
+        array = np.asarray(values, np.float32)
+    except (TypeError, ValueError):  # not numbers, or rows of different lengths
+        array = np.array([np.nan])
+    wrong = array[~(np.isfinite(array) & (array >= least))]
     if len(wrong):
-        raise InputError(f"a label is {wrong[0]}; expected 0 to {count - 1}")
-    return ids
+        expected = "finite numbers" + " of at least 0" * (least == 0)
+        raise InputError(f"{name} are {quoted(values)} with {wrong[0]}; expected {expected}")
+    return array
+
+
+def class_ids(
+    labels: Any, *, count: int, rank: int = 1, numerals: Sequence[float] = ()
+) -> np.ndarray:
+    """Returns class ids, int32, or numbers for each class if there are more than `rank` axes.
+
+    `numerals` are the names of the classes as numbers. Ids that may be such names are refused.
+    """
+    numbers = finite_numbers(labels)
+    if numbers.ndim == rank + 1 and numbers.shape[-1] == 1:
+        numbers = numbers[..., 0]
+    if numbers.ndim > rank:
+        return numbers
+    found, also = set(numbers.ravel().tolist()), ""
+    wrong = found - set(range(count))
+    if found <= set(numerals):
+        wrong = {each for each in found if numerals.index(each) != each}
+        also = ", an id and also the name of another label"
+    if wrong:
+        expected = f"ids from 0 to {count - 1} or names as strings; a regression needs labels=1"
+        raise InputError(f"a label is {min(wrong):g}{also}; expected {expected}")
+    return numbers.astype(np.int32)

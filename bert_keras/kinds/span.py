@@ -3,15 +3,16 @@
 import itertools
 import re
 import unicodedata
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, fields, replace
 from functools import cached_property
+from operator import index as index_of
 from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple
 
 import numpy as np
 
 from bert_keras.config import ModelMetadata
-from bert_keras.errors import InputError, check_choice, check_least
+from bert_keras.errors import InputError, check_choice, check_least, quoted
 from bert_keras.fields import setting
 from bert_keras.kinds.kind import Kind, softmax
 from bert_keras.kinds.windows import (
@@ -22,6 +23,7 @@ from bert_keras.kinds.windows import (
     find_max_context,
     make_windows,
 )
+from bert_keras.text.columns import as_list, check_num_columns, checked_columns
 
 if TYPE_CHECKING:
     from markupsafe import Markup
@@ -237,23 +239,25 @@ class Span(Kind):
     signatures = "question_answering"
     answers_texts = True
     inputs = "QUESTION PASSAGE"
+    class_axis = -1
 
     @cached_property
     def settings(self) -> SpanSettings:
         return SpanSettings.of_model(self.metadata)
 
     def encoded(self, columns: Sequence[list], labels: Any = None):
-        questions = []
-        for index, (text, context) in enumerate(zip(*columns, strict=True)):
-            answer = None if labels is None else labels[index]
-            if isinstance(answer, dict):
-                starts_and_texts = answer["answer_start"], answer["text"]
-                is_one = isinstance(answer["text"], str)
-                answer = starts_and_texts if is_one else list(zip(*starts_and_texts, strict=True))
-            pairs = answer if isinstance(answer, list) else [answer] if answer else []
-            answers = tuple(Answer(text, int(start)) for start, text in pairs)
+        check_num_columns(columns, 2, 2)
+        columns, questions = checked_columns(*columns), []
+        labels = [None] * len(columns[0]) if labels is None else as_list(labels)
+        for index, (text, context, label) in enumerate(zip(*columns, labels, strict=True)):
+            location = f"text [{index}]"
+            try:
+                answers = tuple(Answer("".join([a]), index_of(start)) for start, a in _pairs(label))
+            except (KeyError, TypeError, ValueError) as error:
+                expected = 'None or (first character, answer), such as (14, "at the bridge")'
+                raise InputError(f"{location} has {quoted(label)}; expected {expected}") from error
             texts = {"id": "", "question": text, "context": context}
-            question = Question(**texts, answers=answers, location=f"text [{index}]")
+            question = Question(**texts, answers=answers, location=location)
             if answers and question.target is None:
                 raise InputError(question.misplaced)
             questions.append(question)
@@ -306,6 +310,16 @@ class Span(Kind):
         columns = ["question and context", "gold", "predicted", "probability", title]
         order = "the largest errors first; gold answers are green, predicted red, both violet"
         return Findings(matrix, columns, errors, order)
+
+
+def _pairs(label: Any) -> Iterable:
+    """Returns the pairs (start, text) of the answers in a label."""
+    if isinstance(label, Mapping):
+        starts, texts = label["answer_start"], label["text"]
+        return [(starts, texts)] if isinstance(texts, str) else zip(starts, texts, strict=True)
+    pairs = () if label is None else label
+    is_one = not isinstance(pairs, str) and any(isinstance(each, str) for each in pairs)
+    return [pairs] if is_one else pairs
 
 
 def span_losses() -> dict[str, Any]:

@@ -16,12 +16,13 @@ from bert_keras.kinds.words import (
     TAG,
     Sentence,
     TaggedWords,
-    bio_tag,
+    bio_tags,
     find_entities,
     make_rows,
     tokenize_units,
     tokenize_words,
 )
+from bert_keras.text.columns import as_list, check_num_columns, check_texts, checked_columns
 
 if TYPE_CHECKING:
     from markupsafe import Markup
@@ -55,6 +56,7 @@ class Tagger(Kind):
     signatures = "token_classifier"
     answers_texts = True
     example_labels = '["O", "B-PER", "I-PER"]'
+    ids_rank = 2
 
     @classmethod
     def check_new_labels(cls, labels: Sequence[str], *, source: str):
@@ -64,11 +66,14 @@ class Tagger(Kind):
             raise InputError(f"labels has {wrong[:1]}; expected O, B-TYPE and I-TYPE")
 
     def encoded(self, columns: Sequence[list], labels: Any = None):
+        check_num_columns(columns, 1, 1)
         (texts,) = columns
-        if isinstance(texts[0], str):
+        if any(isinstance(text, str) for text in texts):
+            check_texts(texts)
             unit = self.metadata.task.get("unit", "word")
             tokens, spans_W2 = tokenize_units(texts, self.tokenizer, unit=unit)
         else:
+            texts = [checked_columns(words)[0] for words in texts]
             sentences = [Sentence(tuple(words), None, 0, 1) for words in texts]
             tokens = tokenize_words(sentences, self.tokenizer)
             # Positions in the text that joins the words by spaces, as `answers` does
@@ -78,6 +83,7 @@ class Tagger(Kind):
         label_ids = np.full(len(tokens.starts), -1, np.int32)
         if labels is not None:
             names, num_words = self.metadata.labels, np.diff(tokens.word_bounds).tolist()
+            labels = [t if isinstance(t, (list, tuple)) else [t] for t in as_list(labels)]
             for index, (tags, count) in enumerate(zip(labels, num_words, strict=True)):
                 location = f"text [{index}]"
                 if len(tags) != count:
@@ -92,10 +98,10 @@ class Tagger(Kind):
         return word_losses()
 
     def answers(self, columns: Sequence[list], rows: Any, outputs: Sequence):
-        labels = self.metadata.labels
+        labels = bio_tags(self.metadata.labels)
         no_words = np.zeros((0, len(labels)), np.float32)  # texts without words have no rows
         probabilities = softmax(np.concatenate([no_words, *word_logits(rows, outputs)]))
-        tags = [bio_tag(labels[label_id]) for label_id in probabilities.argmax(axis=-1)]
+        tags = [labels[label_id] for label_id in probabilities.argmax(axis=-1)]
         answers = []
         bounds = pairwise(rows.tokens.word_bounds)
         for text, (first, last) in zip(columns[0], bounds, strict=True):

@@ -34,10 +34,10 @@ class Sentence:
 
 
 def find_entities(tags: Sequence[str]) -> Iterator[Entity]:
-    """Yields the entities of a sentence; an I- tag after O or another type starts an entity."""
+    """Yields the entities of a sentence; an I- tag after O or another type, or NOUN, starts one."""
     start, entity_type = 0, ""  # "" outside of an entity
     for index, tag in enumerate([*tags, OUTSIDE]):
-        prefix, _, tag_type = tag.partition("-")
+        prefix, _, tag_type = tag.partition("-") if TAG.fullmatch(tag) else ("B", "", tag)
         if prefix == "I" and tag_type == entity_type:
             continue
         if entity_type:
@@ -45,9 +45,10 @@ def find_entities(tags: Sequence[str]) -> Iterator[Entity]:
         start, entity_type = index, tag_type
 
 
-def bio_tag(label: str) -> str:
-    """Returns `label` as a BIO tag; I- joins adjacent words with the same label to one entity."""
-    return label if TAG.fullmatch(label) else f"I-{label}"
+def bio_tags(labels: Sequence[str]) -> list[str]:
+    """Returns labels as BIO tags; with O, adjacent words of the same label are one entity."""
+    prefix = "I" if OUTSIDE in labels else "B"
+    return [label if TAG.fullmatch(label) else f"{prefix}-{label}" for label in labels]
 
 
 @dataclass(frozen=True)

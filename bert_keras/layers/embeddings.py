@@ -122,8 +122,9 @@ class BertEmbeddings(BertLayer):
 
 
 def _to_integers(ids):
-    """Casts non-integer ids to int32, as keras.layers.Embedding does."""
-    return ids if "int" in keras.backend.standardize_dtype(ids.dtype) else ops.cast(ids, "int32")
+    """Casts ids that cannot index a table to int32, such as floats, as Keras' Embedding does."""
+    is_index = keras.backend.standardize_dtype(ids.dtype) in ("int32", "int64")
+    return ids if is_index else ops.cast(ids, "int32")
 
 
 @keras.saving.register_keras_serializable(package="bert_keras")

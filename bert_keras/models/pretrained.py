@@ -1,6 +1,7 @@
 """Defines the base class of all models: their configuration, loading and saving."""
 
 import dataclasses
+import functools
 import inspect
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence, Set
 from pathlib import Path
@@ -46,7 +47,12 @@ class ConfiguredModel(keras.Model):
                     f"config is {quoted(config)}; expected a BertConfig; "
                     f"{cls.__name__}.from_pretrained loads a checkpoint"
                 )
-        return super().__new__(cls, *args, **kwargs)
+        model = super().__new__(cls, *args, **kwargs)
+        build = model.build  # does nothing on a built model, as in a functional one
+        model.build = functools.wraps(build)(
+            lambda *args, **options: None if model.built else build(*args, **options)
+        )
+        return model
 
     def get_config(self):
         """Returns the configuration; raises InputError if Keras could not rebuild the model."""
@@ -106,16 +112,22 @@ def check_inputs(inputs: Any, config: BertConfig) -> None:
         is_equal = len(other) in (0, len(shape)) and all(a == b or None in (a, b) for a, b in pairs)
         if len(shape) < 2 or not is_equal:
             raise InputError(f"the inputs have the shapes {shapes}; expected [texts, tokens]")
-    length = shape[-1] if "position_ids" not in inputs and isinstance(shape[-1], int) else 0
-    if length > config.max_positions:
-        limit = f"more than {config.max_positions} positions"
-        raise InputError(f"a sequence has {length} tokens, {limit}; reduce max_length")
-    ids = inputs["input_ids"]
-    if isinstance(ids, np.ndarray) and ids.size:
-        least, most, end = ids.min(), ids.max(), config.vocab_size
-        if ids.dtype.kind not in "iu" or not 0 <= least <= most < end:
-            values = f"{ids.dtype} of {least} to {most}"
-            raise InputError(f"input_ids are {values}; expected integers of 0 to {end - 1}")
+    length = shape[-1] if isinstance(shape[-1], int) else 1
+    if length < 1 or (length > config.max_positions and "position_ids" not in inputs):
+        limit = f"expected 1 to {config.max_positions}"
+        raise InputError(f"a sequence has {length} tokens, {limit}; change max_length")
+    ends = dict.fromkeys(("segment_ids", "token_type_ids"), max(2, config.num_segments))
+    for name, array in inputs.items():
+        end = ends.get(name, config.vocab_size if name == "input_ids" else 0)
+        if end and isinstance(array, np.ndarray) and array.size:
+            _check_ids(name, array, end=end)
+
+
+def _check_ids(name: str, ids: np.ndarray, *, end: int) -> None:
+    is_integer = ids.dtype.kind in "iu" or name != "input_ids"
+    if not (is_integer and 0 <= ids.min() <= ids.max() < end):
+        values = f"{ids.dtype} of {ids.min()} to {ids.max()}"
+        raise InputError(f"{name} are {values}; expected integers of 0 to {end - 1}")
 
 
 def named_inputs(inputs: Mapping) -> dict:

@@ -2,8 +2,10 @@
 
 import dataclasses
 import inspect
+import itertools
 import warnings
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence, Set
+from types import GeneratorType
 from typing import Any
 
 import keras
@@ -21,10 +23,10 @@ from bert_keras.errors import (
     quoted,
     suggest_keyword_names,
 )
-from bert_keras.kinds.kind import Kind
+from bert_keras.kinds.kind import Kind, finite_numbers
 from bert_keras.models import text_rows
 from bert_keras.models.pretrained import Pretrained, check_inputs
-from bert_keras.text.columns import columns_of, is_text
+from bert_keras.text.columns import as_list, columns_of, is_text
 from bert_keras.training.optimizer import BertAdamW, LinearWarmupDecay
 
 _BATCH_SIZE = FINE_TUNING["paper"]["batch_size"]
@@ -38,9 +40,7 @@ class TextInputs(Pretrained):
     @property
     def preprocessor(self) -> Preprocessor | None:
         """Converts texts to inputs of the model; None if the model has no tokenizer."""
-        if self.tokenizer is None:
-            return None
-        return self.kind(self.stored_metadata(None), self.tokenizer).preprocessor
+        return None if self.tokenizer is None else self._kind().preprocessor
 
     @preprocessor.setter
     def preprocessor(self, preprocessor: Preprocessor) -> None:
@@ -75,7 +75,7 @@ class TextInputs(Pretrained):
         validation_split: float = 0.0,
         validation_data: Any = None,
         shuffle: bool = True,
-        class_weight: Mapping[str | int, float] | None = None,
+        class_weight: Mapping[str | int, float] | Sequence[float] | None = None,
         sample_weight: Any = None,
         initial_epoch: int = 0,
         steps_per_epoch: int | None = None,
@@ -109,7 +109,7 @@ class TextInputs(Pretrained):
             validation_data: The data to score after each epoch: (texts, labels), (texts, labels,
                 weights) or a `tf.data.Dataset`. With it, `validation_split` has no effect.
             shuffle: Whether to shuffle the texts in each epoch.
-            class_weight: Weights of labels in the loss, by name or id; other labels have weight 1.
+            class_weight: Weights of labels in the loss, by name or id, or an array of all weights.
             sample_weight: The weights of the N texts in the loss.
             initial_epoch: The epoch at which the training starts, from 0.
             steps_per_epoch: Batches per epoch; by default each text once.
@@ -128,52 +128,57 @@ class TextInputs(Pretrained):
         check_count("validation_batch_size", validation_batch_size)
         check_count("steps_per_epoch", steps_per_epoch)
         check_count("validation_steps", validation_steps)
-        _check_callbacks(callbacks)
-        _check_rates(validation_split, learning_rate)
         # Compiles a model with a tokenizer, and again in each call, unless the caller compiled it.
         compiles = self.tokenizer is not None
         if self.compiled:
             compiles = self.optimizer.name == _FIT_OPTIMIZER
-        if learning_rate is not None and not compiles:
-            raise InputError("learning_rate is for a model without compile; set the optimizer's")
+        _check_callbacks(callbacks, sets_rate=compiles)
+        _check_rates(validation_split, learning_rate, sets_rate=compiles)
         size = batch_size or _BATCH_SIZE
         validation_size = validation_batch_size or size
         encoded_sets: list[Encoded] = []  # `print_num_truncated` counts their truncated texts
 
         # Reading texts and labels may raise an error, so the model is changed only afterwards.
-        if is_text(x):
-            kind = self._text_kind(y)
-            rows = text_rows.encode_rows(self, kind, x, y, sample_weight)
+        kind, columns = self._kind(), columns_of(x) if is_text(x) else ()
+        if columns:
+            kind = self._text_kind() if y is None else self._text_kind().for_labels(y)
+            rows: Any = text_rows.encode_rows(self, kind, columns, y, sample_weight)
             fraction = validation_split if validation_data is None else 0.0
-            labels = [""] * len(columns_of(x)[0]) if y is None else text_rows.as_list(y)
+            labels = [""] * len(columns[0]) if y is None else as_list(y)
             train_indices, validation_indices = text_rows.hold_out(rows, labels, fraction=fraction)
+            weights = text_rows.weights_by_id(kind, class_weight)
+            if weights and sample_weight is not None:  # Keras takes only one of them
+                factors = text_rows.weights_of(rows.targets[train_indices], weights)
+                rows.weights[train_indices], weights = rows.weights[train_indices] * factors, None
             make_batches = text_rows.shuffled_batches if shuffle else text_rows.repeated_batches
             batches = make_batches(rows, train_indices, size)
             steps_per_epoch = steps_per_epoch or -(-len(train_indices) // size)
-            weights = text_rows.weights_by_id(kind, class_weight)
             data = {"x": batches.for_fit(), "shuffle": False, "class_weight": weights}
             if len(validation_indices):
                 batches = text_rows.ordered_batches(rows, validation_indices, validation_size)
                 validation_data = batches.for_fit()
             encoded_sets.append(rows)
         else:
-            kind = None if self.tokenizer is None else self._text_kind()
-            x, y = self._encode_or_check(x, y)
+            x, y, sample_weight = self._encode_or_check(x, y, sample_weight, kind=kind)
+            weights = text_rows.weights_by_id(kind, class_weight)
+            if weights and sample_weight is not None:
+                sample_weight, weights = sample_weight * text_rows.weights_of(y, weights), None
             data = {"x": x, "y": y, "batch_size": batch_size, "shuffle": shuffle}
-            data |= {"sample_weight": sample_weight, "class_weight": class_weight}
+            data |= {"sample_weight": sample_weight, "class_weight": weights}
             data["validation_split"] = validation_split
         if validation_data is not None:
             more, validation_data = self._encode_validation(kind, validation_data, validation_size)
             data["validation_data"] = validation_data
             encoded_sets += more
 
-        if kind is not None and compiles:
+        if compiles:
             steps = (epochs - initial_epoch) * (steps_per_epoch or _num_batches(data["x"], size))
             print_field("compiled", self._compile_default(kind, max(1, steps), learning_rate))
-        if kind is not None:
-            if is_text(x):
-                self._keep_metadata(kind, x)
-            print_num_truncated(*encoded_sets, max_length=kind.metadata.max_length)
+        if columns:  # names of more or fewer columns are dropped
+            names = kind.metadata.text_columns
+            names = names if len(names) == len(columns) else ()
+            self.metadata = dataclasses.replace(kind.metadata, text_columns=names)
+        print_num_truncated(*encoded_sets, max_length=kind.metadata.max_length)
         self._reset_if_rank_changed("train_function", data["x"])
         return super().fit(
             **data,
@@ -222,8 +227,9 @@ class TextInputs(Pretrained):
                 check_argument(name, known, function="evaluate")
         check_count("batch_size", batch_size)
         _check_callbacks(callbacks)
+        # The model's own kind, even where fit would change it for y
+        kind = self._text_kind() if is_text(x) else self._kind()
         if is_text(x):
-            kind = self._text_kind()  # the model's own kind, even where fit would change it for y
             rows = text_rows.encode_rows(self, kind, x, y, sample_weight)
             print_num_truncated(rows, max_length=kind.metadata.max_length)
             size = batch_size or _BATCH_SIZE
@@ -231,7 +237,8 @@ class TextInputs(Pretrained):
             if not self.compiled:
                 self._compile_default(kind, 1)  # for loss and metrics; a later fit compiles anew
         else:
-            x, y = self._encode_or_check(x, y)
+            if not kwargs:  # `fit` of Keras passes data that is checked already
+                x, y, sample_weight = self._encode_or_check(x, y, sample_weight, kind=kind)
             data = {"x": x, "y": y, "batch_size": batch_size, "sample_weight": sample_weight}
         self._reset_if_rank_changed("test_function", data["x"])
         options = {"steps": steps, "callbacks": callbacks, "return_dict": return_dict}
@@ -274,13 +281,13 @@ class TextInputs(Pretrained):
         check_count("batch_size", batch_size)
         _check_callbacks(callbacks)
         if not is_text(x):
-            x, _ = self._encode_or_check(x)
+            x, *_ = self._encode_or_check(x)
             self._reset_if_rank_changed("predict_function", x)
             return super().predict(x, batch_size, verbose, steps, callbacks)
         size = batch_size or _BATCH_SIZE
         end = None if steps is None else steps * size
         kind = self._text_kind()
-        columns = tuple(column[:end] for column in text_rows.some_columns(x))
+        columns = tuple(column[:end] for column in columns_of(x))
         rows = kind.encoded(columns)
         print_num_truncated(rows, max_length=kind.metadata.max_length)
         batches = longest_first_batches(rows.lengths, batch_size=size)
@@ -307,22 +314,19 @@ class TextInputs(Pretrained):
         return_dict: bool = False,
     ):
         """Trains on one batch as `keras.Model.train_on_batch` does; see `fit` for texts."""
-        kind = self._text_kind(y) if is_text(x) else None
-        inputs, y = self._encode_or_check(x, y)
-        if kind is not None:
-            class_weight = text_rows.weights_by_id(kind, class_weight)
-            self._keep_metadata(kind, x)
-        return super().train_on_batch(inputs, y, sample_weight, class_weight, return_dict)
+        class_weight = text_rows.weights_by_id(self._kind(), class_weight)
+        batch = self._encode_or_check(x, y, sample_weight)
+        return super().train_on_batch(*batch, class_weight, return_dict)
 
     def test_on_batch(
         self, x: Any, y: Any = None, sample_weight: Any = None, return_dict: bool = False
     ):
         """Scores one batch as `keras.Model.test_on_batch` does; see `fit` for texts."""
-        return super().test_on_batch(*self._encode_or_check(x, y), sample_weight, return_dict)
+        return super().test_on_batch(*self._encode_or_check(x, y, sample_weight), return_dict)
 
     def predict_on_batch(self, x: Any):
         """Returns outputs as `keras.Model.predict_on_batch` does; see `fit` for texts."""
-        x, _ = self._encode_or_check(x)
+        x, *_ = self._encode_or_check(x)
         self._reset_if_rank_changed("predict_function", x)
         return super().predict_on_batch(x)
 
@@ -342,15 +346,17 @@ class TextInputs(Pretrained):
             setattr(self, function, None)
             ranks[function] = rank
 
-    def _text_kind(self, labels: Any = None) -> Kind:
-        """Returns the instance of `self.kind` that reads texts, and these labels if given."""
-        if (preprocessor := self.preprocessor) is None:
+    def _kind(self) -> Kind:
+        return self.kind(self.stored_metadata(self.tokenizer), self.tokenizer)
+
+    def _text_kind(self) -> Kind:
+        """Returns the instance of `self.kind` that reads texts for the model."""
+        if self.tokenizer is None:
             raise InputError(
                 f"this {type(self).__name__} has no tokenizer for texts; set "
                 "model.preprocessor = Preprocessor(tokenizer, max_length=128), or give input_ids"
             )
-        kind = self.kind(self.stored_metadata(preprocessor.tokenizer), preprocessor.tokenizer)
-        return kind if labels is None else kind.for_labels(text_rows.as_list(labels))
+        return self._kind()
 
     def _compile_default(self, kind: Kind, num_steps: int, rate: float | None = None) -> str:
         """Compiles the model with the optimizer and loss of `fit`, and describes them."""
@@ -366,83 +372,103 @@ class TextInputs(Pretrained):
         loss = keras.tree.flatten(arguments["loss"])[0].name
         return f"BertAdamW, learning rate {rates} falling to 0 at step {num_steps:,}; loss {loss}"
 
-    def _keep_metadata(self, kind: Kind, x) -> None:
-        """Stores the metadata of the labels; drops the column names if `x` has more or fewer."""
-        metadata = kind.metadata
-        if len(metadata.text_columns) not in (0, len(x) if isinstance(x, tuple) else 1):
-            metadata = dataclasses.replace(metadata, text_columns=())
-        if metadata != self.stored_metadata(self.tokenizer):
-            self.metadata = metadata
-
-    def _encode_validation(self, kind: Kind | None, data, size: int) -> tuple[list[Encoded], Any]:
+    def _encode_validation(self, kind: Kind, data, size: int) -> tuple[list[Encoded], Any]:
         """Returns the encoded texts, if any, and the validation data for Keras."""
-        if not isinstance(data, (tuple, list, str)):
-            return [], self._encode_or_check(data)[0]
-        texts, labels, weights = keras.utils.unpack_x_y_sample_weight(data)
+        parts = data if isinstance(data, (tuple, list)) else (data,)
+        texts, labels, weights = keras.utils.unpack_x_y_sample_weight(parts)
         if not is_text(texts):
-            self._encode_or_check(texts)
-            return [], data
-        rows = text_rows.encode_rows(self, kind or self._text_kind(), texts, labels, weights)
+            return [], self._encode_or_check(texts, labels, weights, kind=kind)
+        self._text_kind()  # raises InputError without a tokenizer
+        rows = text_rows.encode_rows(self, kind, texts, labels, weights)
         return [rows], text_rows.ordered_batches(rows, np.arange(len(rows)), size).for_fit()
 
-    def _encode_or_check(self, x, y=None):
-        """Encodes texts and labels; checks other data and returns them unchanged."""
-        if hasattr(x, "element_spec"):
-            return self._encode_dataset(x), y
+    def _encode_or_check(self, x, y=None, weights=None, *, kind: Kind | None = None) -> tuple:
+        """Returns inputs, targets, weights of texts or other data; `kind` reads batches' labels."""
+        if is_text(x) and y is None:
+            return self._text_kind().preprocessor(x), None, weights
         if is_text(x):
-            kind = self._text_kind(y)
-            if y is not None:
-                y = kind.targets(text_rows.as_list(y))
-                text_rows.check_loss(self, kind, y)
-            return kind.preprocessor(x), y
-        first = x[0] if isinstance(x, list) and x else x
-        if isinstance(first, dict):
-            check_inputs(first, self.config)
-        is_table = hasattr(x, "columns")
-        if is_table or isinstance(x, (int, list, set, zip, map, type(None), np.ndarray)):
-            found = f"a {type(x).__name__}" if is_table else quoted(x)
-            raise InputError(
-                f"the texts are {found}; expected a list of strings or a column: table['text']"
-            )
-        return x, y
+            rows = text_rows.encode_rows(self, self._text_kind(), x, y, weights)
+            return keras.utils.unpack_x_y_sample_weight(rows.batch(np.arange(len(rows))))
+        if not isinstance(x, Mapping):
+            return self._encode_batches(x, kind, is_alone=y is None and weights is None), None, None
+        check_inputs(x, self.config)
+        if y is not None:
+            y = text_rows.checked_targets(self, self._kind(), y, np.shape(x["input_ids"]))
+        if weights is not None and not isinstance(weights, Mapping):
+            weights = finite_numbers(weights, name="sample_weight", least=0)
+        return x, y, weights
 
-    def _encode_dataset(self, dataset):
-        texts, labels, _ = keras.utils.unpack_x_y_sample_weight(dataset.element_spec)
-        if not is_text(texts):
-            if isinstance(texts, dict):
-                check_inputs(texts, self.config)
-            return dataset
-        is_single = any(column.shape.rank == 0 for column in keras.tree.flatten(texts))
-        if is_single or (labels is not None and is_text(labels)):
+    def _encode_batches(self, x, kind: Kind | None, *, is_alone: bool):
+        """Encodes the texts of a data set, or checks the first of other batches; returns all."""
+        first, x = _first_batch(x)
+        texts, labels, weights = keras.utils.unpack_x_y_sample_weight(first)
+        are_texts, is_dataset = is_text(texts), hasattr(x, "element_spec")
+        columns = keras.tree.flatten(texts) if are_texts and is_dataset else ()
+        is_batched = is_dataset and all(column.shape.rank != 0 for column in columns)
+        if not is_alone or is_text(labels) or (are_texts and not is_batched):
             raise InputError(
-                f"the data set yields {'single texts' if is_single else 'two texts'}; expected "
-                "batches of (texts, label_ids) or ((texts, text_pairs), label_ids), as "
-                "dataset.batch(32) yields"
+                f"the {type(x).__name__} yields {quoted(first)}; expected batches (texts, ids) or "
+                "((texts, text_pairs), ids) of a tf.data.Dataset, as dataset.batch(32) yields, or "
+                "batches (model.preprocessor(texts), ids), and no labels or weights beside them"
             )
+        if not is_dataset:
+            self._encode_or_check(texts, labels if kind else None, weights)
+        elif kind is not None and labels is not None:
+            text_rows.check_losses(self, kind, labels)
+        if not are_texts:
+            check_inputs(texts, self.config)
+            return x
         preprocessor = self._text_kind().preprocessor
 
         def encode(*element):
             texts, labels, weights = keras.utils.unpack_x_y_sample_weight(element)
             return keras.utils.pack_x_y_sample_weight(preprocessor(texts), labels, weights)
 
-        return dataset.map(encode)
+        return x.map(encode)
 
 
-def _check_callbacks(callbacks: Any) -> None:
+def _first_batch(x: Any) -> tuple[Any, Any]:
+    """Returns the first batch of data, or its spec, and all batches."""
+    if hasattr(x, "element_spec"):
+        return x.element_spec, x
+    is_generator = isinstance(x, GeneratorType)
+    is_array = hasattr(x, "columns") or hasattr(x, "__array__")
+    is_column = isinstance(x, (Sequence, Set, Iterator)) and not is_generator
+    is_iterable = hasattr(x, "__iter__") or isinstance(x, keras.utils.PyDataset)
+    if is_array or is_column or not is_iterable:
+        found = f"a {type(x).__name__}" if is_array else quoted(x)
+        raise InputError(
+            f"the inputs are {found}; expected a list or column of strings, such as table['text'], "
+            "or the dict of arrays that model.preprocessor(texts) returns"
+        )
+    first = next(iter(x), None)
+    return first, (each for each in itertools.chain([first], x)) if is_generator else x
+
+
+def _check_callbacks(callbacks: Any, *, sets_rate: bool = False) -> None:
+    refused = (keras.callbacks.ReduceLROnPlateau, keras.callbacks.LearningRateScheduler)
     for each in keras.tree.flatten(callbacks or []):
-        if not isinstance(each, (keras.callbacks.Callback, keras.callbacks.CallbackList)):
-            raise InputError(f"callbacks has {each!r}; expected objects of keras.callbacks")
+        for one in getattr(each, "callbacks", [each]):
+            is_callback = isinstance(one, keras.callbacks.Callback)
+            if not is_callback or (sets_rate and isinstance(one, refused)):
+                hint = "one that sets the learning rate needs model.compile"
+                raise InputError(f"callbacks has {one!r}; expected keras.callbacks; {hint}")
 
 
-def _check_rates(fraction: Any, rate: Any) -> None:
-    if not isinstance(fraction, _NUMBER) or not 0 <= fraction < 1:
-        raise InputError(f"validation_split is {fraction!r}; expected at least 0, less than 1")
-    if rate is not None and not (isinstance(rate, _NUMBER) and 0 < rate <= 1):
-        raise InputError(f"learning_rate is {rate!r}; expected a number above 0, at most 1")
+def _check_rates(fraction: Any, rate: Any, *, sets_rate: bool) -> None:
+    is_fraction = isinstance(fraction, _NUMBER) and 0 <= fraction < 1
+    is_rate = isinstance(rate, _NUMBER) and 0 < rate <= 1 and sets_rate
+    if not is_fraction or not (rate is None or is_rate):
+        expected = "0 to 1, and a rate only for a model without compile"
+        found = f"validation_split is {fraction!r} and learning_rate {rate!r}"
+        raise InputError(f"{found}; expected {expected}")
     warn_high_rate(float(rate or 0))
 
 
 def _num_batches(x, size: int) -> int:
     """Returns the number of batches in arrays or in a data set of known length."""
     shape = getattr(keras.tree.flatten(x)[0], "shape", None)
-    return len(x) if shape is None else -(-shape[0] // size)
+    try:
+        return len(x) if shape is None else -(-shape[0] // size)
+    except TypeError as error:
+        raise InputError("x has no known number of batches; pass steps_per_epoch") from error

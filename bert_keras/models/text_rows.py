@@ -3,87 +3,108 @@
 import dataclasses
 import functools
 import itertools
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
 import keras
 import numpy as np
 
 from bert_keras.data.batches import Batches, batches_of
-from bert_keras.data.encoded import Encoded, length_grouped_batches, longest_first_batches
+from bert_keras.data.encoded import (
+    Encoded,
+    EncodedTexts,
+    length_grouped_batches,
+    longest_first_batches,
+)
 from bert_keras.errors import InputError, quoted
-from bert_keras.kinds.kind import Kind
-from bert_keras.kinds.words import TaggedWords
-from bert_keras.text.columns import columns_of
+from bert_keras.kinds.kind import Kind, finite_numbers
+from bert_keras.text.columns import as_list, columns_of, is_text
 
 
 def encode_rows(
     model: keras.Model, kind: Kind, x: Any, y: Any = None, weights: Any = None
 ) -> Encoded:
-    """Encodes texts as rows with their targets and weights.
-
-    Args:
-        model: The model, whose loss must fit the targets.
-        x: N texts, or a tuple of columns of N texts.
-        y: The labels of the texts, or None if the loss reads no labels.
-        weights: The weights of the texts in the loss.
-    """
-    columns, labels, weights = some_columns(x), as_list(y), as_list(weights)
+    """Encodes a column of texts, or several, as rows with their targets and weights in the loss."""
+    columns, labels = columns_of(x), None if y is None else as_list(y)
     num_texts = len(columns[0])
-    for name, each in (("y", labels), ("sample_weight", weights)):
-        if each is not None and len(each) != num_texts:
-            raise InputError(f"{name} is of length {len(each):,}, the texts of {num_texts:,}")
     if labels is None and kind.needs_labels and not (model.compiled and not model.loss):
         text = quoted(columns[0][0])
         raise InputError(f"y is None for texts such as {text}; expected labels: (texts, labels)")
-    rows: Any = kind.encoded(columns, labels)
     if labels is not None:
-        targets = rows.label_ids if isinstance(rows, TaggedWords) else rows.targets
-        check_loss(model, kind, keras.tree.flatten(targets)[0])
+        _check_number("y", labels, num_texts)
+    rows: Any = kind.encoded(columns, labels)
+    if labels is not None and len(rows):
+        check_losses(model, kind, rows.batch(np.arange(1))[1])
     if weights is None:
         return rows
+    _check_number("sample_weight", weights, num_texts)
+    if not isinstance(rows, EncodedTexts):
+        kind.class_weights({})  # raises InputError
+    weights = finite_numbers(weights, name="sample_weight", least=0).reshape(num_texts).copy()
     targets = np.zeros(num_texts) if rows.targets is None else rows.targets
-    return dataclasses.replace(rows, targets=targets, weights=np.asarray(weights, np.float32))
-
-
-def some_columns(x: Any) -> tuple[list, ...]:
-    """Returns the columns of texts; raises InputError if they are empty."""
-    columns = columns_of(x)
-    if not columns[0]:
-        raise InputError("the texts are an empty list; expected at least one")
-    return columns
-
-
-def check_loss(model: keras.Model, kind: Kind, targets: np.ndarray) -> None:
-    """Raises InputError if a loss of Keras does not fit the targets of the labels."""
-    sparse = keras.losses.SparseCategoricalCrossentropy
-    losses = keras.tree.flatten(model.loss) if model.compiled else []
-    if not kind.needs_labels or (model.compiled and not losses):
-        return  # the loss is the user's
-    expected = keras.tree.flatten(kind.compile_arguments()["loss"])[0]
-    are_ids = isinstance(expected, sparse) and targets.ndim == 1
-    are_whole = not are_ids or (targets == np.round(targets)).all()
-    for loss in map(keras.losses.get, losses or [expected]):
-        is_sparse = isinstance(loss, sparse) or loss is keras.losses.sparse_categorical_crossentropy
-        is_own = not loss.__module__.startswith("keras.")
-        if not is_own and (is_sparse != are_ids or not are_whole):
-            name = getattr(loss, "name", None) or getattr(loss, "__name__", loss)
-            raise InputError(
-                f"the loss {name} does not fit labels such as {targets[0]}; without compile, fit "
-                f"uses {type(expected).__name__}; for a regression, load the model with labels=1"
-            )
+    return dataclasses.replace(rows, targets=targets, weights=weights)
 
 
 def weights_by_id(kind: Kind, weights: Any) -> dict | None:
     """Returns the weights of labels by their ids, or None if there are none."""
+    if not isinstance(weights, Mapping | None):
+        _check_number("class_weight", weights, len(kind.metadata.labels))
+        weights = dict(enumerate(weights))
+    finite_numbers([*(weights or {}).values()], name="class_weight", least=0)
     return kind.class_weights(weights) if weights else None
 
 
-def as_list(values: Any) -> Any:
-    """Returns labels or weights as a list or an array, which can be sliced."""
-    if values is None or isinstance(values, (list, tuple)):
-        return None if values is None else list(values)
-    return np.asarray(values)
+def weights_of(targets: Any, by_id: Mapping) -> np.ndarray:
+    """Returns the weight of the label of each text, float32 [N]."""
+    ids = np.asarray(targets).reshape(len(targets), -1)
+    ids = ids.argmax(axis=-1) if ids.shape[1] > 1 else ids[:, 0]
+    return np.array([by_id.get(int(each), 1.0) for each in ids], np.float32)
+
+
+def checked_targets(model: keras.Model, kind: Kind, y: Any, shape: Sequence) -> Any:
+    """Returns the labels of inputs with the given shape of `input_ids`, names of labels as ids."""
+    are_names = is_text(y)
+    if not are_names and not _losses(model, kind):
+        return y
+    targets = kind.targets(y, shape)
+    for each in keras.tree.flatten(targets):
+        _check_number("y", each, shape[0])
+    check_losses(model, kind, targets)
+    return y if hasattr(y, "dtype") and not are_names else targets
+
+
+def check_losses(model: keras.Model, kind: Kind, targets: Any) -> None:
+    """Raises InputError if a loss of Keras does not fit targets, which are arrays or specs."""
+    count, rank, names = len(kind.metadata.labels), kind.ids_rank, _losses(model, kind)
+    for name, target in itertools.product(names, keras.tree.flatten(targets)):
+        if getattr(target.shape, "rank", 0) is None:  # TensorFlow does not know the shape
+            continue
+        shape, reads_ids = tuple(target.shape), "parse" in name
+        are_ids = len(shape) == rank or shape[rank:] == (1,)
+        fits = reads_ids != (count == 1)
+        if not are_ids:
+            fits = not reads_ids and shape[-1] in (count or shape[-1], None)
+        if not fits:
+            expected = "ids or names" if reads_ids else f"{count} numbers for each"
+            raise InputError(
+                f"the loss {name} does not fit targets of the shape {shape}; expected {expected}; "
+                "lists of names are for several labels, labels=1 for a regression"
+            )
+
+
+def _losses(model: keras.Model, kind: Kind) -> list:
+    """Returns the names of Keras' losses that targets must fit; [] if the loss is the user's."""
+    if not kind.needs_labels:
+        return []
+    losses = model.loss if model.compiled else kind.compile_arguments()["loss"]
+    losses = [keras.losses.get(each) for each in keras.tree.flatten(losses)]
+    losses = [each for each in losses if each and each.__module__.startswith("keras.")]
+    return [getattr(each, "__name__", type(each).__name__) for each in losses]
+
+
+def _check_number(name: str, values: Any, count: int) -> None:
+    if len(values) != count:
+        raise InputError(f"{name} is {quoted(values)}; expected {count:,} values")
 
 
 def hold_out(rows: Encoded, labels: Iterable, *, fraction: float) -> tuple[np.ndarray, np.ndarray]:

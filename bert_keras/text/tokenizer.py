@@ -22,7 +22,7 @@ from tokenizers.normalizers import BertNormalizer
 from tokenizers.pre_tokenizers import BertPreTokenizer
 
 from bert_keras.errors import LARGEST_COUNT, InputError, suggest_keyword_names
-from bert_keras.text.columns import check_column, check_texts
+from bert_keras.text.columns import as_list, check_texts
 from bert_keras.text.packing import encode, flatten, span_indices
 from bert_keras.text.vocab import Vocabulary
 
@@ -51,11 +51,11 @@ class TokenizedText(NamedTuple):
 
 
 def checks_texts(method: Callable[..., _Result]) -> Callable[..., _Result]:
-    """Makes a method of a tokenizer raise the InputError of `check_texts` for invalid texts."""
+    """Makes a method of a tokenizer take any column, and refuse it as `check_texts` does."""
 
     @wraps(method)
     def checked(self, texts: Sequence[str]) -> _Result:
-        check_column(texts)
+        texts = as_list(texts)
         try:
             return method(self, texts)
         except (AttributeError, TypeError, UnicodeEncodeError):

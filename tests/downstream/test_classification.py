@@ -128,6 +128,22 @@ def test_numbers_are_learnt_predicted_and_scored(tmp_path):
     assert [float(line.split("\t")[1]) for line in lines[1:]] == outputs[:, 0].tolist()
 
 
+@pytest.mark.parametrize("name", ["a.txt", "a.tsv", "a.csv"])
+def test_each_row_of_a_file_to_predict_is_an_example(tmp_path, name):
+    path = write(tmp_path / name, *["text"] * (name != "a.txt"), "good", "", "bad", "")
+    assert [each.texts for each in task().read(path, split="test")] == [
+        ("good",),
+        ("",),
+        ("bad",),
+        ("",),
+    ]
+    pairs = task(text_columns=("a", "b"))
+    rows = "a\tb", "good\tfilm", "\t", "bad\tfilm", ""
+    assert len(pairs.read(write(tmp_path / "b.tsv", *rows), split="test")) == 3
+    with pytest.raises(InputError, match="line 5"):
+        pairs.read(write(tmp_path / "b.tsv", *rows, "bad\tfilm"), split="test")
+
+
 def test_long_texts_are_cut(tmp_path):
     path = write(tmp_path / "long.tsv", "text\tlabel", "good\tpos", "very " * 9 + "bad\tneg")
     encoded = SINGLE.encode(SINGLE.read(path), TOKENIZER)

@@ -8,12 +8,21 @@ from bert_keras.downstream.classification import SCORES
 from bert_keras.errors import InputError
 from bert_keras.kinds.classifier import REGRESSION as NUMBER
 from bert_keras.kinds.classifier import SINGLE_LABEL as ONE
+from tests.factories import random_metadata
 
 
 @pytest.mark.parametrize("text", ["nan", "three", "9" * 5_000, ""])
 def test_numbers_are_finite(text):
     with pytest.raises(InputError):
         NUMBER.read(text, location="f, line 2")
+
+
+@pytest.mark.parametrize("text", ["", "a\tb", "a\nb"])
+def test_names_of_classes_fit_a_table(text):
+    with pytest.raises(InputError):
+        ONE.read(text, location="f, line 2")
+    with pytest.raises(InputError):
+        random_metadata("BertClassifier", labels=("neg", text))
 
 
 def test_classes_are_sorted_as_numbers_where_all_are_numbers():

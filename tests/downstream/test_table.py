@@ -19,7 +19,8 @@ SQUAD_ROW = {"id": "q1", "question": "who?", "context": "Lyon won.", "answers": 
 
 def read_table(path, text, *columns):
     path.write_bytes(text.encode() if isinstance(text, str) else text)
-    return [[row[column] for column in columns] for _, row in table_rows(path, columns=columns)]
+    rows = table_rows(path, columns=columns, lists=("l",))
+    return [[row[column] for column in columns] for _, row in rows]
 
 
 @pytest.mark.parametrize(
@@ -28,6 +29,8 @@ def read_table(path, text, *columns):
         ("a.tsv", '\ufefft\tl\nhe said "no\t0\nb , \t1\n', [['he said "no', "0"], ["b , ", "1"]]),
         ("a.csv", 'l,t\r\nx,"one, ""two""\nthree"\r\ny,four\r\n',
          [['one, "two"\nthree', "x"], ["four", "y"]]),
+        ("a.csv", f"t,l\n{'a' * 200_000},x\n", [["a" * 200_000, "x"]]),
+        ("a.csv", "sep=;\nt;l\na, b;x\n", [["a, b", "x"]]),
         *(("a.csv", text.replace(";", mark), [["a, b", "x"]])
           for text in ("t;l;n\n\"a, b\";x;1,5\n",) for mark in ";\t|"),
         ("a.jsonl", '{"t": "café", "l": 1, "x": {}}\n\n{"t": "b", "l": true}\n',
@@ -52,6 +55,10 @@ def test_values_of_each_format(tmp_path, name, text, expected):
         ("a.csv", "t,l\n\uc88b\ub2e4,1\n".encode("cp949"), ", line 2 "),
         ("a.jsonl", '\n{"t": {"x": 1}}\n', ", line 2 "),
         ("a.json", '{"t": "a"}', ", item 1"),
+        ("a.jsonl", '{"t": "a"}\n{"t": null}\n', ", line 2 has null"),
+        ("a.jsonl", '{"t": "a", "l": ["c,d"]}\n', ", line 1 "),  # commas separate labels
+        ("a.csv", "t,l,t\na,b,c\n", ", line 2 "),  # two columns of one name
+        ("a.csv", "sep=;\nt;l\na\n", ", line 3 "),
     ],
 )
 def test_errors_name_the_file_and_line(tmp_path, name, text, place):

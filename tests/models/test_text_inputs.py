@@ -2,15 +2,19 @@
 
 import dataclasses
 import inspect
-from collections import UserList
+from collections import UserList, deque
+from functools import partial
 from types import SimpleNamespace
 
 import keras
 import numpy as np
+import pyarrow
 import pytest
 
 from bert_keras import (
     BertClassifier,
+    BertMultipleChoice,
+    BertQuestionAnswering,
     BertTokenClassifier,
     Preprocessor,
     WordPieceTokenizer,
@@ -46,18 +50,9 @@ def eagerly():
     tf.config.run_functions_eagerly(False)
 
 
-class Series(UserList):
-    """A column as in pandas, of any objects."""
-
-    dtype = np.dtype(object)
-
-    def __array__(self, dtype=None, copy=None):
-        return np.array(self.data, object)
-
-
 def uncompiled(names=NAMES, kind=BertClassifier, **metadata):
     keras.utils.set_random_seed(1)
-    model = kind(CONFIG, num_labels=len(names))
+    model = kind(CONFIG, **{"num_labels": len(names)} if names else {})
     model.metadata = dataclasses.replace(model.new_metadata(), labels=names, **metadata)
     model.preprocessor = Preprocessor(WordPieceTokenizer(VOCABULARY), max_length=9)
     return model
@@ -82,7 +77,7 @@ def test_predictions_for_texts_are_those_for_the_arrays_of_encode(model):
     logits = model.predict(encoded(TEXTS), verbose=0)
     for inputs in (model.preprocessor(TEXTS), data_set(TEXTS)):
         np.testing.assert_allclose(model.predict(inputs, verbose=0), logits, rtol=1e-5, atol=1e-6)
-    for texts in (TEXTS, np.array(TEXTS), Series(TEXTS), tf.constant(TEXTS)):
+    for texts in (TEXTS, np.array(TEXTS), tf.constant(TEXTS)):
         answers = model.predict(texts, batch_size=2, verbose=0)
         assert [each["label"] for each in answers] == [NAMES[row.argmax()] for row in logits]
         assert answers[0]["labels"] == [*NAMES]
@@ -149,69 +144,10 @@ def test_the_preprocessor_is_saved_with_the_model(model, tmp_path):
     assert loaded.preprocessor.max_length == 9
     assert loaded.preprocessor.tokenizer.vocabulary == VOCABULARY
     model.save(tmp_path / "model.keras")
+    loaded.build((None, 128))  # does nothing
     for again in (loaded, keras.models.load_model(tmp_path / "model.keras")):
         for ours, theirs in zip(again.predict(TEXTS), model.predict(TEXTS), strict=True):
             assert ours == {**theirs, "probabilities": pytest.approx(theirs["probabilities"])}
-
-
-@pytest.mark.parametrize(
-    "texts",
-    [
-        *("a film", [], None, np.ones((4, 8)), ["a film", None], np.array([["a", "film"]])),
-        *(SimpleNamespace(columns=["text"]), (TEXTS, OTHERS[1:]), (TEXTS, TEXTS, TEXTS)),
-        *(tf.data.Dataset.from_tensor_slices(TEXTS), data_set(TEXTS, OTHERS)),
-    ],
-)
-def test_wrong_texts_are_refused(model, texts):
-    with pytest.raises(InputError):
-        model.predict(texts, verbose=0)
-
-
-@pytest.mark.parametrize(
-    "labels",
-    [
-        *(["fine", "poor", "good", "fine"], ["fine", 1, 1, 1], [1, 2, 1, 2], [-1, 1, -1, 1]),
-        *(LABELS[:3], [None, *LABELS[1:]], None),
-    ],
-)
-def test_wrong_labels_are_refused(model, labels):
-    with pytest.raises(InputError):
-        model.fit(TEXTS, labels)
-
-
-def test_a_refused_call_changes_nothing():
-    model = uncompiled()
-    before = model.labels, model.metadata, model.compiled, model.predict(TEXTS, verbose=0)
-    for data in ((["good"] * 4,), (names_of(LABELS[:3]),), ([["fine"]] * 3 + [["good"]],)):
-        for call in (model.fit, model.evaluate):
-            with pytest.raises(InputError):
-                call(TEXTS, *data, verbose=0)
-    with pytest.raises(InputError):  # lists are for several labels
-        model.evaluate(TEXTS, [["fine"]] * 4, verbose=0)
-    pairs = [*zip(TEXTS, LABELS, strict=True)]
-    wrong = (TEXTS, ["good"] * 4), (TEXTS,), (TEXTS, [["fine"]] * 4), "dev.tsv", pairs, TEXTS, ()
-    wrong = *({"validation_data": each} for each in wrong), {"class_weight": "balanced"}
-    for options in wrong:
-        with pytest.raises(ValueError):
-            model.fit(TEXTS, LABELS, **options, verbose=0)
-    after = model.labels, model.metadata, model.compiled, model.predict(TEXTS, verbose=0)
-    assert before == after and not model.compiled
-
-
-def test_arguments_of_fit_that_do_not_fit_are_refused():
-    model = uncompiled()
-    with pytest.raises(InputError):
-        model(TEXTS, OTHERS)
-    wrong = ("epochs", "2"), ("epochs", -1), ("batch_size", 0), ("callbacks", "early")
-    wrong += ("validation_split", "a"), ("validation_split", 2), ("learning_rate", -1)
-    for data, options in (
-        ((TEXTS, LABELS), {"class_weight": {"pour": 2.0}}),
-        ((TEXTS, [["fine"]] * 4), {"class_weight": {"poor": 2.0}}),
-        (([("a film", "fine")],), {}),
-        *(((TEXTS, LABELS), {name: value}) for name, value in wrong),
-    ):
-        with pytest.raises(InputError):
-            model.fit(*data, **options)
 
 
 def names_of(labels):
@@ -234,7 +170,7 @@ def test_fit_needs_no_compile_and_takes_names_of_labels(capsys, eagerly):
     assert model.optimizer.iterations == 12 and model.optimizer.learning_rate == 0
     options = {"batch_size": 16}
     assert fitted(names_of(LABELS * 4), **options)[1] == fitted(np.array(LABELS * 4), **options)[1]
-    fitted(Series(names_of(LABELS * 4)), model=model, class_weight={"poor": 2.0}, **options)
+    fitted(np.array(names_of(LABELS * 4)), model=model, class_weight={"poor": 2.0}, **options)
     assert model.optimizer.iterations == 2  # of a new schedule
     model.fit(data_set(TEXTS, LABELS), epochs=2, verbose=0)
     assert model.optimizer.iterations == 4
@@ -314,3 +250,137 @@ def test_models_of_pairs_and_without_tokenizer_refuse_texts(eagerly):
     assert model.preprocessor is None
     with pytest.raises(InputError):
         model.predict(TEXTS)
+
+
+CONTAINERS = {
+    **{"tuple": tuple, "deque": deque, "column of datasets": UserList, "unicode": np.array},
+    **{"objects": partial(np.array, dtype=object), "bytes": partial(np.array, dtype="S")},
+    **{"pyarrow": pyarrow.array, "chunked": lambda values: pyarrow.chunked_array([values])},
+    **{"StringDType": partial(np.array, dtype=np.dtypes.StringDType()), "tensor": tf.constant},
+    **{name: lambda values, dtype=name: pytest.importorskip("pandas").Series(values, dtype=dtype)
+       for name in ("object", "category", "string", "string[pyarrow]")},
+}  # fmt: skip
+METHODS = (
+    lambda model, x, y: model.predict(x, verbose=0),
+    lambda model, x, y: model.predict((x, x), verbose=0),
+    lambda model, x, y: model.preprocessor(x),
+    lambda model, x, y: model.tokenizer(x, x),
+    lambda model, x, y: model.tokenizer.ids_batch(x),
+    lambda model, x, y: model.evaluate(x, y, verbose=0),
+    lambda model, x, y: model.test_on_batch(x, y),
+    lambda model, x, y: model.fit(x, y, validation_data=(x, y), epochs=0).history,
+)
+
+
+@pytest.mark.parametrize("container", CONTAINERS.values(), ids=CONTAINERS)
+def test_every_container_of_texts_and_labels_is_as_a_list(model, container):
+    texts, labels = container(TEXTS), container(names_of(LABELS))
+    for method in METHODS:
+        np.testing.assert_equal(method(model, texts, labels), method(model, TEXTS, LABELS))
+
+
+def test_columns_of_words_are_as_lists():
+    model, words = uncompiled(("O", "NOUN"), BertTokenClassifier), [[], ["a", "film"], ["good"]]
+    for column in (deque(words), np.array(words, object), pyarrow.array(words)):
+        assert model.predict(column, verbose=0) == model.predict(words, verbose=0)
+    assert model.predict([[], []], verbose=0)[1]["entities"] == []
+
+
+class Batches(keras.utils.PyDataset):
+    def __init__(self, *batch):
+        super().__init__()
+        self.batch = batch
+
+    def __len__(self):
+        return 1
+
+    def __getitem__(self, index):
+        return self.batch
+
+
+def generated(*batch):
+    yield batch
+
+
+ROWS, ONE_HOT = encoded(TEXTS), np.eye(2, dtype="float32")[LABELS]
+CHOICES = {name: np.stack([array, array], 1) for name, array in ROWS.items()}
+NUMBER, NUMERALS = partial(uncompiled, ("stars",)), partial(uncompiled, ("1", "2", "3"))
+TAGGER = partial(uncompiled, ("O", "B-X"), BertTokenClassifier)
+CHOICE = partial(uncompiled, (), BertMultipleChoice)
+SPAN = partial(uncompiled, (), BertQuestionAnswering, task={"max_question_length": 2})
+REFUSED = [
+    *((uncompiled, (x, y), {}) for x in (TEXTS, ROWS) for y in (
+        ONE_HOT, [[0, 1, 0]] * 4, [1, 2, 1, 2], [-1, 1, 1, 1], [1, np.nan, 1, 1], LABELS[:3],
+        ["good"] * 4, ["fine", 1, 1, 1], ["fine", None, "fine", "poor"],
+        [["fine"], None, [], []], [["fine"]] * 3 + [["good"]], np.array([["good"]] * 4))),
+    *((NUMBER, (x, y), {}) for x in (TEXTS, ROWS) for y in ([1.5, np.inf, 2, 1], [None] * 4)),
+    *((NUMERALS, (x, [1, 2, 1, 2]), {}) for x in (TEXTS, ROWS)),
+    (partial(uncompiled, ("a", "c,d")), (TEXTS, [["a"]] * 4), {}),
+    *((TAGGER, data, {}) for data in (
+        (ROWS, np.full((4, 9), -100)), ((TEXTS, TEXTS), LABELS), ([["a", None]], [["O", "O"]]))),
+    *((CHOICE, (x, ONE_HOT), {}) for x in ((TEXTS, TEXTS, TEXTS), CHOICES)),
+    *((SPAN, ((TEXTS, TEXTS), [y] * 4), {}) for y in (
+        (14, 20), [14, 20], {"answer_start": "14", "text": "good"}, (2.0, "good"), "good")),
+    (SPAN, (TEXTS, LABELS), {}),
+    *((uncompiled, (x,), {}) for x in (
+        tf.data.Dataset.from_tensor_slices(TEXTS), data_set(TEXTS, OTHERS),
+        TEXTS, [("a film", "fine")], [(TEXTS, LABELS)], Batches(TEXTS, LABELS),
+        generated(TEXTS, LABELS), Batches(ROWS, names_of(LABELS)), generated(ROWS, ONE_HOT),
+        data_set(TEXTS, ONE_HOT), data_set(ROWS, ONE_HOT), data_set(TEXTS, LABELS).repeat(),
+        data_set(TEXTS, LABELS).filter(lambda *_: True))),
+    *((uncompiled, (x, LABELS), {}) for x in (
+        "a film", [], None, np.ones((4, 8)), ["a film", None] * 2, np.array([["a", "film"]] * 4),
+        SimpleNamespace(columns=["text"]), (TEXTS, OTHERS[1:]), (TEXTS, TEXTS, TEXTS),
+        data_set(ROWS, LABELS), np.arange(4), keras.Input((), dtype="string"),
+        ROWS | {"segment_ids": ROWS["segment_ids"] + 7},
+        {name: array[:, :0] for name, array in ROWS.items()})),
+    *((uncompiled, (x, LABELS), {name: value}) for x in (TEXTS, ROWS) for name, value in (
+        ("sample_weight", [1, np.nan, 1, 1]), ("sample_weight", [-1, 1, 1, 1]),
+        ("class_weight", {"fine": np.inf}), ("class_weight", np.ones(3)),
+        ("class_weight", {"pour": 2.0}), ("class_weight", "balanced"), ("epochs", "2"),
+        ("epochs", -1), ("batch_size", 0), ("validation_split", "a"), ("validation_split", 2),
+        ("learning_rate", -1), ("callbacks", "early"),
+        ("callbacks", keras.callbacks.ReduceLROnPlateau()),
+        *(("validation_data", each) for each in (
+            (TEXTS, ["good"] * 4), (TEXTS,), (TEXTS, [["fine"]] * 4), "dev.tsv", TEXTS, (),
+            [*zip(TEXTS, LABELS, strict=True)])))),
+    (uncompiled, (TEXTS, [["fine"]] * 4), {"class_weight": {"poor": 2.0}}),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize(("new", "data", "options"), REFUSED)
+def test_a_refused_call_changes_nothing(new, data, options):
+    model = new()
+    before = model.metadata, model.labels, model.compiled, model.get_weights()
+    with pytest.raises(ValueError):
+        model.fit(*data, **options, verbose=0)
+    with pytest.raises(InputError):  # lists are for several labels, and pairs are one tuple
+        model.evaluate(TEXTS, [["fine"]] * 4) if new is uncompiled else model(TEXTS, OTHERS)
+    after = model.metadata, model.labels, model.compiled, model.get_weights()
+    np.testing.assert_equal(before, after)
+
+
+@pytest.mark.parametrize(
+    ("x", "y", "options"),
+    [
+        *((TEXTS, y, {}) for y in (np.array([names_of(LABELS)]).T, np.array([LABELS]).T)),
+        *((ROWS, y, {}) for y in (names_of(LABELS), LABELS, np.array(LABELS, "uint8"))),
+        ({name: array.astype("uint16") for name, array in ROWS.items()}, np.array(LABELS), {}),
+        *(
+            (x, LABELS, {"class_weight": np.ones(2), "sample_weight": [1] * 4})
+            for x in (TEXTS, ROWS)
+        ),
+        (generated(ROWS, np.array(LABELS)), None, {"steps_per_epoch": 1}),
+    ],
+)
+def test_data_with_one_meaning_train_as_texts_and_ids(x, y, options, eagerly):
+    expected, found = (uncompiled() for _ in range(2))
+    expected.fit(TEXTS, LABELS, shuffle=False, verbose=0)
+    found.fit(x, y, shuffle=False, verbose=0, **options)
+    for ours, theirs in zip(found.get_weights(), expected.get_weights(), strict=True):
+        np.testing.assert_allclose(ours, theirs, rtol=1e-5, atol=1e-6)
+
+
+def test_numerals_are_names_and_numbers_are_ids_from_zero(eagerly):
+    scores = [NUMERALS().evaluate(TEXTS, y) for y in (["1", "2", "3", "1"], [0, 1, 2, 0])]
+    assert scores[0] == scores[1]

@@ -31,6 +31,7 @@ from bert_keras.kinds.words import (
 from bert_keras.text.tokenizer import TextTokenizer
 
 _COLUMN = re.compile(r"[^ \t]+")
+_CONLLU_ROW = re.compile(r"(\d+([-.]\d+)?)([ \t]+[^ \t]+){9}")  # ID, FORM, LEMMA, UPOS and so on
 Sentences = Sequence[Sentence]
 Tags = Sequence[str]  # the predicted tags of a sentence
 
@@ -45,20 +46,26 @@ def read_conll(path: StrPath, *, has_entities: bool = True) -> list[Sentence]:
 
     A line has a word, optional further columns, and a tag, separated by spaces or tabs. An empty
     line ends a sentence. Tags are O, B-TYPE or I-TYPE, in the scheme IOB1 or BIO2. If
-    `has_entities` is False, tags are types of words, and the tag TYPE is returned as B-TYPE. A file
-    with a single column has no tags. A -DOCSTART- line starts a document and is not a word.
+    `has_entities` is False, tags are types of words, and a file of ten columns that start with the
+    number of the word is CoNLL-U, whose tags are the column UPOS. A file with a single column, or
+    with the tag _ alone, has no tags. A -DOCSTART- line starts a document and is not a word.
     """
     sentences: list[Sentence] = []
     width, first_line, document = 0, 0, 0
     rows: list[list[str]] = []
-    for line, text in enumerate(chain(text_lines(path), [""]), start=1):
-        columns = _COLUMN.findall(text)
+    lines = [*text_lines(path), ""]
+    is_conllu = not has_entities and any(map(_CONLLU_ROW.fullmatch, lines))
+    for line, text in enumerate(lines, start=1):
+        columns = text.split("\t") if is_conllu and "\t" in text else _COLUMN.findall(text)
+        if is_conllu and columns:
+            if not columns[0].isdecimal():  # a comment, a range of words or an empty word
+                continue
+            columns = columns[1:4:2]
         if columns and columns[0] != "-DOCSTART-":
             if not width:
                 width, first_line = len(columns), line
-            if width > 1 and not has_entities:
-                columns[-1] = f"B-{columns[-1]}"
-            if len(columns) != width or (width > 1 and not TAG.fullmatch(columns[-1])):
+            is_wrong = has_entities and width > 1 and not TAG.fullmatch(columns[-1])
+            if len(columns) != width or is_wrong:
                 expected = f"{counted(width, 'column')} as in line {first_line}"
                 tags = ", and O, B-TYPE or I-TYPE last; the task pos takes any tags"
                 expected += tags * (has_entities and width > 1)
@@ -71,6 +78,8 @@ def read_conll(path: StrPath, *, has_entities: bool = True) -> list[Sentence]:
             sentences.append(Sentence(words, tags, document, line - len(rows)))
             rows = []
         document += bool(columns)
+    if {tag for sentence in sentences for tag in sentence.tags or ()} == {"_"}:
+        return [dataclasses.replace(sentence, tags=None) for sentence in sentences]
     return sentences
 
 
@@ -167,8 +176,9 @@ class NerTask(Task[Sentence, TaggedWords, Tags]):
     def with_labels_of(self, examples: Sentences) -> Self:
         if self.labels:
             return self
-        tags = set(chain.from_iterable(sentence.tags or () for sentence in examples)) - {OUTSIDE}
-        return dataclasses.replace(self, labels=(OUTSIDE, *sorted(tags)))
+        tags = set(chain.from_iterable(sentence.tags or () for sentence in examples))
+        first = (OUTSIDE,) if self.has_entities else ()
+        return dataclasses.replace(self, labels=(*first, *sorted(tags.difference(first))))
 
     def encode(self, examples: Sentences, tokenizer: TextTokenizer) -> TaggedWords:
         """Encodes the sentences; words whose tag is not in `labels` have weight 0."""

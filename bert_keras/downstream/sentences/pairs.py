@@ -55,7 +55,7 @@ class SentencePairsTask(SentenceTask[SentencePair, float]):
         if is_labelled:
             columns["score_column"] = (self.score_column,)
         pairs = []
-        for location, values in table_rows(path, columns=columns):
+        for location, values in table_rows(path, columns=columns, keeps_blank=not is_labelled):
             first, second = (required_text(values, c, location=location) for c in self.text_columns)
             text = values.get(self.score_column, "")
             score = REGRESSION.read(text, location=location) if text or is_labelled else None

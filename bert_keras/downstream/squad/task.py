@@ -143,7 +143,7 @@ def read_questions(path: str, *, id_name: str = "id") -> list[Question]:
     except (AttributeError, KeyError, TypeError) as error:
         raise InputError(
             f"{location} is not in SQuAD's format ({type(error).__name__} {error}); "
-            f"expected context and qas with {id_name}, question and answers"
+            f"expected context, qas of {id_name}, question, answers of text and whole answer_start"
         ) from error
     if not questions:
         raise InputError(f"{path} has no questions; expected at least one")

@@ -9,7 +9,7 @@ from bert_keras.exporting.servable import Exporter, ServableModel, tensor_specs,
 from bert_keras.exporting.text_ops import text_to_inputs
 from bert_keras.exporting.text_ops.text_to_inputs import TextRows, TextToInputs, UnitTokens
 from bert_keras.exporting.text_ops.words import RaggedTensor, num_before, previous
-from bert_keras.kinds.words import bio_tag
+from bert_keras.kinds.words import bio_tags
 
 
 def served_token_labels(
@@ -95,7 +95,7 @@ def _entities(
     label_ids: tf.Tensor, probabilities: tf.Tensor, *, tokens: UnitTokens, labels: Sequence[str]
 ) -> dict[str, tf.Tensor]:
     """Returns the outputs of `serving_default` from the labels and probabilities of words [W]."""
-    prefixes, _, kinds = zip(*(bio_tag(label).partition("-") for label in labels), strict=True)
+    prefixes, _, kinds = zip(*(tag.partition("-") for tag in bio_tags(labels)), strict=True)
     names = ["", *dict.fromkeys(kind for kind in kinds if kind)]
     kind = tf.gather([names.index(each) for each in kinds], label_ids)
     continues = tf.gather([prefix == "I" for prefix in prefixes], label_ids)

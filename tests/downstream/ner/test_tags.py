@@ -44,15 +44,32 @@ def test_wnut_17_files_are_read(tmp_path, line_end):
     ]
 
 
-def test_parts_of_speech_are_entities_of_one_word(tmp_path):
-    path = file_of(tmp_path, "Time\tNOUN\nflies\tVERB\n\nGo\tVERB\n")
+CONLLU = """# text = Time flies. It's
+1\tTime\ttime\tNOUN\tNN\t_\t2\tnsubj\t_\t_
+2\tflies\tfly\tVERB\tVBZ\t_\t0\troot\t_\t_
+
+1-2\tGo on\t_\t_\t_\t_\t_\t_\t_\t_
+1\tGo\tgo\tVERB\tVB\t_\t0\troot\t_\t_
+1.1\tit\tit\tPRON\tPRP\t_\t_\t_\t_\t_
+"""
+
+
+@pytest.mark.parametrize("text", ["Time\tNOUN\nflies\tVERB\n\nGo\tVERB\n", CONLLU])
+def test_parts_of_speech_are_entities_of_one_word(tmp_path, text):
+    path = file_of(tmp_path, text)
     sentences = POS_TASK.read(path)
-    assert [each.tags for each in sentences] == [("B-NOUN", "B-VERB"), ("B-VERB",)]
-    assert POS_TASK.with_labels_of(sentences).labels == ("O", "B-NOUN", "B-VERB")
-    scores = POS_TASK.score(sentences, [("B-NOUN", "B-NOUN"), ("B-VERB",)])
+    assert [each.words for each in sentences] == [("Time", "flies"), ("Go",)]
+    assert [each.tags for each in sentences] == [("NOUN", "VERB"), ("VERB",)]
+    assert POS_TASK.with_labels_of(sentences).labels == ("NOUN", "VERB")
+    scores = POS_TASK.score(sentences, [("NOUN", "NOUN"), ("VERB",)])
     assert POS_TASK.metric == "accuracy" and scores["accuracy"] == pytest.approx(2 / 3)
+    assert scores["VERB recall"] == 0.5
     with pytest.raises(InputError):
         NER_TASK.read(path)
+    path = file_of(tmp_path, text.replace("NOUN", "_").replace("VERB", "_"))
+    assert POS_TASK.read(path, split="test")[0].tags is None
+    with pytest.raises(InputError):
+        POS_TASK.read(path)
 
 
 def test_invalid_files_are_refused(tmp_path):

@@ -11,7 +11,7 @@ from bert_keras import BertTokenClassifier
 from bert_keras.downstream.ner.task import NER_TASK
 from bert_keras.downstream.predictor import Predictor
 from bert_keras.exporting.verify import run_requests
-from bert_keras.kinds.words import Sentence, bio_tag, find_entities
+from bert_keras.kinds.words import Sentence, bio_tags, find_entities
 from bert_keras.runs.export import export
 from bert_keras.text.tokenizer import WordPieceTokenizer, google_words
 from tests.factories import assert_served, letter_vocabulary, tiny_config, with_noise
@@ -53,10 +53,11 @@ def offline(model, texts):
     encoded = TASK.encode(sentences, TOKENIZER)
     outputs, _ = Predictor(model)(encoded, batch_size=8)
     tags = iter(TASK.predictions(sentences, encoded, outputs))
+    as_bio = dict(zip(LABELS, bio_tags(LABELS), strict=True))
     return [
         [
             (min(row[first].indices), max(row[after - 1].indices) + 1, kind)
-            for first, after, kind in (find_entities([*map(bio_tag, next(tags))]) if row else ())
+            for first, after, kind in (find_entities([*map(as_bio.get, next(tags))]) if row else ())
         ]
         for row in words
     ]
@@ -105,4 +106,5 @@ def test_entities_equal_those_of_evaluation(model, folder, assert_frozen):
     np.testing.assert_allclose(tensors["probabilities"], probabilities, atol=1e-5)
     assert tensors["label_ids"] == probabilities.argmax(axis=-1).tolist()
     assert tensors["label_names"] == [list(LABELS)] * 2
-    assert [*map(bio_tag, ("O", "B-X", "I-X", "PER", "B-"))] == ["O", "B-X", "I-X", "I-PER", "I-B-"]
+    assert bio_tags(["O", "B-X", "I-X", "PER", "B-"]) == ["O", "B-X", "I-X", "I-PER", "I-B-"]
+    assert bio_tags(["NOUN", "VERB"]) == ["B-NOUN", "B-VERB"]  # each word is an entity
