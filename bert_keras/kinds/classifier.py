@@ -265,7 +265,7 @@ class Classifier(Kind):
         names = self.metadata.labels
         if label_scheme(self.metadata) is MULTI_LABEL:
             return super().class_weights(weights)
-        if isinstance(label_scheme(self.metadata), Regression):  # or 0 and 1 with a loss of the user
+        if isinstance(label_scheme(self.metadata), Regression):  # or 0, 1 with a loss of the user
             return weights
         for label in weights:
             check_name(label, (*names, *range(len(names))), what="label")
