@@ -23,9 +23,3 @@ CHANGES = {
     "koelectra": _ELECTRA,
     "multilingual-bert": {},
 }
-# The kind in config.json, for the names above that are not kinds.
-KINDS = {
-    **{"klue-bert": "bert", "klue-roberta": "roberta", "kobert": "bert", "koelectra": "electra"},
-    "multilingual-bert": "bert",
-}
-KOREAN = ("xlm-roberta", *KINDS)  # with Korean tokens

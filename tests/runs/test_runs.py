@@ -23,7 +23,7 @@ from bert_keras.text.tokenizer import WordPieceTokenizer
 from bert_keras.training.losses import pretraining_losses, pretraining_metrics
 from bert_keras.training.optimizer import Muon
 from bert_keras.training.tensorboard import read_curves
-from tests.factories import random_model, stopped_by_sigterm, tiny_vocabulary, write_records
+from tests.factories import random_model, tiny_vocabulary, write_records
 
 PRETRAIN = PretrainRecipe(
     size="L-1_H-128_A-2",
@@ -103,25 +103,6 @@ def test_held_out_scores_equal_those_of_keras_evaluate(pretrained, records):
     for name in itertools.product(("masked_lm", "next_sentence"), ("loss", "accuracy")):
         expected = keras_scores["_".join(name)]
         assert scores["_".join(("held_out", *name))] == pytest.approx(expected, rel=1e-4)
-
-
-@pytest.mark.slow
-@pytest.mark.parametrize(("size", "stops"), [("tiny", (1, 4, 8)), ("modern-tiny", (5,))])
-def test_a_stop_at_any_step_changes_no_weight(records, tmp_path, size, stops):
-    """A checkpoint is saved every 8 steps, of which 4 are an epoch."""
-    changes = {"size": size, "num_steps": 12, "steps_per_log": 4, "dropout_rate": 0.1}
-    recipe = dataclasses.replace(PRETRAIN, **changes)
-
-    def weights(folder, *, stop):
-        if stop:
-            with stopped_by_sigterm(steps_left=recipe.num_steps - stop):
-                pretrain(recipe, records=records, output=folder)
-        pretrain(recipe, records=records, output=folder)
-        return (folder / "model" / "weights.safetensors").read_bytes()
-
-    unbroken = weights(tmp_path / "unbroken", stop=0)
-    for stop in stops:
-        assert weights(tmp_path / f"stop-{stop}", stop=stop) == unbroken, stop
 
 
 def test_a_finished_run_is_not_repeated_and_other_settings_are_refused(pretrained, records):
