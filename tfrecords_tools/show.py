@@ -22,8 +22,6 @@ def record_texts(
     """Yields a legend of the masks, and then the text of each record.
 
     Args:
-        records: A folder, or record files.
-        count: The number of records to show.
         start: The first record to show, counted from 1 over all files.
     """
     files = every_file(records)

@@ -229,9 +229,7 @@ def choose_words(
     the chosen tokens in the flattened batch, int64, ascending.
 
     Args:
-        words: The words of B rows.
         quotas: int [B], the maximum number of tokens to choose in each row.
-        max_ngram: The maximum number of adjacent words to choose together.
     """
     starts, ends, follows, row_starts = words
     is_chosen = np.zeros(len(starts), bool)

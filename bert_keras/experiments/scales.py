@@ -118,16 +118,13 @@ SCALES = {
         phases=(
             Phase(
                 max_length=128,
-                recipe=PretrainRecipe(
-                    size="tiny",
+                recipe=replace(
+                    recipes.TINY_HOUR,
                     batch_size=16,
                     num_steps=2_000,
                     num_warmup_steps=200,
                     learning_rate=1e-3,
-                    dropout_rate=0.0,
                     initializer_stddev=0.08,
-                    steps_per_log=100,
-                    logs_per_checkpoint=5,
                 ),
             ),
         ),

@@ -21,10 +21,6 @@ class FeedForward(BertLayer):
 
     Args:
         intermediate_size: The size F between the two dense layers.
-        activation: One of `bert_keras.config.ACTIVATIONS`.
-        initializer_stddev: The standard deviation of the initial kernels.
-        is_gated: Whether the network is gated.
-        has_biases: Whether the dense layers have a bias.
     """
 
     def __init__(
@@ -65,17 +61,12 @@ class EncoderBlock(BertLayer):
     x + Dropout(sublayer(LayerNorm(x))) in a pre-norm block.
 
     Args:
-        num_heads: The number of attention heads.
         intermediate_size: The size F between the dense layers of the feed-forward network.
-        activation: The activation of the feed-forward network.
         hidden_dropout_rate: The dropout rate of the outputs of both sublayers.
         attention_dropout_rate: The dropout rate of the attention probabilities.
-        layer_norm_epsilon: The number that LayerNorm adds to the variance.
-        initializer_stddev: The standard deviation of the initial kernels.
         is_pre_norm: Whether LayerNorm precedes the sublayers.
         has_attention_norm: Whether self-attention has a LayerNorm.
         is_gated: Whether the feed-forward network is gated.
-        has_biases: Whether the dense layers and LayerNorm have a bias.
 
     Call arguments:
         hidden: Hidden states [B, T, D], or [X, D] if the pattern has removed padding.

@@ -275,9 +275,7 @@ def dropout_add_norm(
         x: [X, D], like the residual; X is a multiple of 128.
         gamma: The factors of LayerNorm, float32 [D].
         beta: The addends of LayerNorm, float32 [D].
-        random_key: The key of the dropout, uint32 [2], from `draw_dropout`.
-        rate: The dropout rate, from `draw_dropout`.
-        epsilon: The number that LayerNorm adds to the variance.
+        random_key, rate: As in `attention`.
     """
     return _norm_forward(x, residual, gamma, beta, random_key, rate, epsilon)[0]
 

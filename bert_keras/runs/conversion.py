@@ -152,9 +152,8 @@ def student_of(teacher: Checkpoint, *, num_layers: int) -> Checkpoint:
     tensors = {}
     for name, tensor in teacher.tensors.items():
         if (match := re.match(r"encoder/layer_(\d+)/(.*)", name)) and not config.shares_layers:
-            for student, layer in enumerate(layers):
-                if layer == int(match[1]):
-                    tensors[f"encoder/layer_{student}/{match[2]}"] = tensor
+            if (layer := int(match[1])) in layers:
+                tensors[f"encoder/layer_{layers.index(layer)}/{match[2]}"] = tensor
         elif weight_part(name) not in ("pooler", "next_sentence"):
             tensors[name] = tensor
     changes = {"num_layers": num_layers, "has_pooler": False}
