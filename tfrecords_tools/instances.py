@@ -298,7 +298,6 @@ def draw_instances(
 
     Args:
         documents: The range, with indices of the whole corpus.
-        store: The boundaries of its documents.
         text_at: Returns a text of another document, as `TokenSource.text_at`.
     """
     split, settings = layout.split, layout.settings

@@ -132,12 +132,7 @@ def record_features(
     masker: Masker | None,
     generator: np.random.Generator,
 ) -> dict[str, np.ndarray]:
-    """Returns the features of a batch of records.
-
-    Args:
-        tokens: The ids of all spans, int [M], as `tfrecords_tools.tokens` writes them.
-        masker: Masks the ids, or None to leave them unmasked.
-    """
+    """Returns the features of a batch of records; `tokens`, int [M], are the ids of all spans."""
     size, num_separators = len(vocabulary), vocabulary.specials.num_separators
     lengths, first_spans = sequences.lengths, sequences.bounds[:-1]
     index_in_row = np.arange(len(first_spans)) - np.searchsorted(sequences.rows, sequences.rows)

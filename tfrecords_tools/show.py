@@ -19,11 +19,7 @@ from tfrecords_tools.settings import NEXT_SENTENCE, label_names
 def record_texts(
     records: StrPath | Sequence[StrPath], *, vocabulary: Vocabulary, count: int, start: int = 1
 ) -> Iterator[str]:
-    """Yields a legend of the masks, and then the text of each record.
-
-    Args:
-        start: The first record to show, counted from 1 over all files.
-    """
+    """Yields a legend of the masks, and the text of each record; `start` counts over all files."""
     files = every_file(records)
     labels = label_names(files[0])
     if common_schema(files).max_predictions:

@@ -17,10 +17,8 @@ class FeedForward(BertLayer):
     """The feed-forward network of a block: a dense layer, an activation and a dense layer.
 
     Maps [X, D] to [X, D]. A gated network computes output(activation(gate) * value), where gate
-    and value are the halves of the outputs of the first dense layer (Shazeer 2020).
-
-    Args:
-        intermediate_size: The size F between the two dense layers.
+    and value are the halves of the outputs of the first dense layer (Shazeer 2020). F is the size
+    between the two dense layers.
     """
 
     def __init__(
@@ -64,9 +62,7 @@ class EncoderBlock(BertLayer):
         intermediate_size: The size F between the dense layers of the feed-forward network.
         hidden_dropout_rate: The dropout rate of the outputs of both sublayers.
         attention_dropout_rate: The dropout rate of the attention probabilities.
-        is_pre_norm: Whether LayerNorm precedes the sublayers.
         has_attention_norm: Whether self-attention has a LayerNorm.
-        is_gated: Whether the feed-forward network is gated.
 
     Call arguments:
         hidden: Hidden states [B, T, D], or [X, D] if the pattern has removed padding.

@@ -21,7 +21,6 @@ class Pooler(keras.layers.Dense):
     Maps [X, D] to [X, units].
 
     Args:
-        units: The size of the pooled output.
         layer_norm_epsilon: The number that LayerNorm adds to the variance; 0 omits LayerNorm. Its
             `beta` is omitted if `use_bias` is False.
         **kwargs: The arguments of `keras.layers.Dense`.
@@ -166,7 +165,6 @@ class MaskedLMHead(BertLayer):
     The head first gathers the P masked positions and computes only their logits.
 
     Args:
-        vocab_size: The vocabulary size V.
         ties_decoder: Whether the last product takes the token embedding table; otherwise the head
             has its own `decoder`.
 

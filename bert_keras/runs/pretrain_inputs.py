@@ -66,10 +66,8 @@ class PretrainInputs:
     """The inputs of a pretraining run. Constructing it reads and checks all records.
 
     `masking` is None for records that are masked already. `tokens_per_example` is the mean number
-    of tokens without padding in the first thousand records.
-
-    Args:
-        recipe, records, pretrained, teacher: As in `pretrain`, which raises the same errors.
+    of tokens without padding in the first thousand records. Arguments and errors are those of
+    `pretrain`.
     """
 
     def __init__(
