@@ -181,7 +181,7 @@ class Runs:
 
 def cell_task(scale: Scale, arm: Arm, column: ScoreColumn) -> tuple[Task, FinetuneRecipe]:
     """Returns task and recipe of a cell; the arm's changes do not apply to frozen encoders."""
-    tuning, task = scale.tuning(column.task), named_task(column.task)
+    task, tuning = named_task(column.task), scale.tunings.get(column.task, scale.tunings[""])
     changes = () if task.freezes_encoder else arm.finetuning
     recipe, task = with_changes(tuning.recipe, task, changes=(*tuning.changes, *changes))
     return task, recipe

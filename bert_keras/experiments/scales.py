@@ -54,10 +54,6 @@ class Scale:
         used = {change for arm in experiment.arms for change in arm.pretraining}
         return [f"{new} replaces {old}." for old, new in self.stand_ins.items() if old in used]
 
-    def tuning(self, task: str) -> Tuning:
-        """Returns the fine-tuning of a task."""
-        return self.tunings[task if task in self.tunings else ""]
-
     def step(self, arm: Arm) -> int:
         """Returns the pretraining step from which an arm is fine-tuned."""
         return max(1, round(arm.step_fraction * self.pretraining(arm)[-1].recipe.end))

@@ -70,7 +70,6 @@ def export_plan(
     """Returns how a model is exported.
 
     Args:
-        metadata: The metadata of the model, which select the signatures.
         source: What error messages call the model.
         max_length: The most tokens of a row; None for the length in the metadata.
         num_texts: The number of texts of a classifier, 1 or 2; None for the number in the metadata.

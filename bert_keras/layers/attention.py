@@ -163,7 +163,6 @@ class SelfAttention(BertLayer):
     Call arguments:
         hidden: Hidden states [X, D]: of all B x T positions in row-major order, or only of the X
             tokens of `pattern.tokens`.
-        pattern: An AttentionPattern.
 
     Returns:
         The projected context [X, D] and the attention probabilities before dropout: [B, N, T, T],

@@ -15,7 +15,6 @@ class BiLSTM(BertLayer):
 
     Args:
         units: The number of units of each direction.
-        dropout_rate: The dropout rate of the inputs of each layer.
 
     Call arguments:
         vectors: [B, W, D].

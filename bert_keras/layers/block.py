@@ -66,7 +66,6 @@ class EncoderBlock(BertLayer):
 
     Call arguments:
         hidden: Hidden states [B, T, D], or [X, D] if the pattern has removed padding.
-        pattern: The AttentionPattern.
 
     Returns:
         The new hidden states in the shape of `hidden`, and the attention probabilities that

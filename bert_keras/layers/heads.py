@@ -23,7 +23,6 @@ class Pooler(keras.layers.Dense):
     Args:
         layer_norm_epsilon: The number that LayerNorm adds to the variance; 0 omits LayerNorm. Its
             `beta` is omitted if `use_bias` is False.
-        **kwargs: The arguments of `keras.layers.Dense`.
     """
 
     def __init__(self, units: int, *, layer_norm_epsilon: float = 0.0, **kwargs):

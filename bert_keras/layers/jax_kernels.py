@@ -138,8 +138,7 @@ def attention(query: Array, key: Array, value: Array, bias: Array, random_key: A
     Args:
         query: [B, T, N, H], like key and value; T is a multiple of 128.
         bias: [B, T], which is added to the scores of all queries.
-        random_key: The key of the dropout, uint32 [2], from `draw_dropout`.
-        rate: The dropout rate, from `draw_dropout`.
+        random_key, rate: The key, uint32 [2], and the rate of the dropout, from `draw_dropout`.
     """
     return _attention_forward(query, key, value, bias, random_key, rate)[0]
 

@@ -17,7 +17,7 @@ from bert_keras.families import FAMILIES, family_of
 from bert_keras.files import refuse_existing
 from bert_keras.kinds.known import KINDS
 from bert_keras.models.loading import MODELS
-from bert_keras.models.replaced_tokens import generator_config, generator_size
+from bert_keras.models.replaced_tokens import generator_config
 from bert_keras.text.tokenizer import MAX_WORD_CHARACTERS, google_words
 from bert_keras.text.vocab import Vocabulary, is_unused
 
@@ -111,7 +111,7 @@ def part_of(checkpoint: Checkpoint, model: str) -> Checkpoint:
             }
 
         state = checkpoint.state
-        config = generator_config(source.config, generator_size(source))
+        config = generator_config(source.config, source.task["generator_size"])
         return dataclasses.replace(
             checkpoint,
             metadata=source.of_model(model, keeps_head=False, config=config),

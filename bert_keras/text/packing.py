@@ -148,8 +148,6 @@ def pack(
     """Packs the ids of one text, or two, into each row, and truncates texts that do not fit.
 
     Args:
-        firsts: The ids of the first text of each row.
-        seconds: The ids of the second text of each row.
         max_length: Maximum number of tokens of a row, special tokens included.
         num_columns: Returns T for the length of the longest row and `max_length`.
 
@@ -185,7 +183,6 @@ def pack_texts(
         tokens: int [M], the ids of all texts.
         starts_NK: int, the index in `tokens` of the first token of each text.
         lengths_NK: int, the number of tokens of each text; the texts must fit.
-        length: The number T of columns.
     """
     num_rows, num_texts = starts_NK.shape
     num_separators = vocabulary.specials.num_separators

@@ -1,4 +1,4 @@
-"""Entities in a graph, and their parts, equal those of evaluation."""
+"""Entities in a graph, and their parts, equal those of `predict`."""
 
 import dataclasses
 import random
@@ -48,7 +48,7 @@ def request(texts):
     return {"signature": "serving_default", "inputs": {"text": texts}}
 
 
-def test_entities_equal_those_of_evaluation(model, folder, assert_frozen):
+def test_entities_equal_those_of_predict(model, folder, assert_frozen):
     assert_frozen("token_labels", folder)
     inputs = {
         "input_ids": [[2, 9, 8, 3], [2, 7, 3, 0]],
