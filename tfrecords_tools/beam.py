@@ -261,7 +261,7 @@ def draw_requests(
     here, (documents, source) = keyed[0], plan.open_range(keyed[1])
     requests: dict[RangeKey, list[Request]] = defaultdict(list)
     for split, layout in enumerate(plan.layouts):
-        generator = np.random.default_rng(layout.seeds_of_range(documents))
+        generator = layout.generator(0, documents.unit, documents.part)
         random = Random(int(generator.integers(2**62)))
         instances = list(
             draw_instances(layout, documents, source, random=random, text_at=lambda *text: text)

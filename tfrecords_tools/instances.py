@@ -201,17 +201,9 @@ class Layout:
     num_buckets: int
     shards: tuple[range, ...]  # the buckets of each shard
 
-    def seeds_of_range(self, documents: Range) -> tuple[int, ...]:
-        """Returns the seeds of the instances of a range."""
-        return (*self._seeds, 0, documents.unit, documents.part)
-
-    def seeds_of_shard(self, shard: int) -> tuple[int, ...]:
-        """Returns the seeds of the order, the cuts and the masks of a shard."""
-        return (*self._seeds, 1, shard)
-
-    @property
-    def _seeds(self) -> tuple[int, int]:
-        return self.settings.seed, 0 if self.split.name == TRAIN else 1
+    def generator(self, *place: int) -> np.random.Generator:
+        """Returns the generator of a range, (0, unit, part), or of a shard, (1, shard)."""
+        return np.random.default_rng((self.settings.seed, int(self.split.name != TRAIN), *place))
 
     def summary(self, shards: Sequence[dict]) -> dict:
         """Returns the manifest's entry of the split; `shards` are the counts of each shard."""
@@ -275,7 +267,7 @@ class FindInstances:
 
     def __call__(self) -> dict[str, Any]:
         store = TokenStore(self.store_folder)
-        generator = np.random.default_rng(self.layout.seeds_of_range(self.documents))
+        generator = self.layout.generator(0, self.documents.unit, self.documents.part)
         random = Random(int(generator.integers(2**62)))
         instances = draw_instances(
             self.layout, self.documents, store, random=random, text_at=store.text_at
@@ -305,10 +297,7 @@ def draw_instances(
     """Draws the instances of a range in all passes.
 
     Args:
-        layout: The split to draw for.
         documents: The range, with indices of the whole corpus.
-        store: The boundaries of its documents.
-        random: The source of all random choices.
         text_at: Returns a text of another document, as `TokenSource.text_at`.
     """
     split, settings = layout.split, layout.settings

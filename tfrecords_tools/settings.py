@@ -162,12 +162,6 @@ def shards_of(manifest: Mapping[str, Any]) -> dict[str, dict[str, Any]]:
     return {each["file"]: each for split in manifest["splits"].values() for each in split["shards"]}
 
 
-def label_names(file: StrPath) -> Sequence[str]:
-    """Returns the meanings of labels 0 and 1; without a manifest those of `NEXT_SENTENCE`."""
-    manifest = read_manifest(Path(file).parent) or {"settings": {}}
-    return LABEL_NAMES[manifest["settings"].get("objective", "nsp")] or NEXT_SENTENCE
-
-
 def vocabulary_of_files(records: Sequence[StrPath], *, file: str | None = None) -> Vocabulary:
     """Reads a vocabulary `file`, by default the vocabulary in the folder of the first records."""
     if file:

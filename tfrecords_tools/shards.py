@@ -62,7 +62,7 @@ class WriteShard:
         """Yields the features of batches of records."""
         store, layout, vocabulary = TokenStore(self.store_folder), self.layout, self.vocabulary
         settings, schema = layout.settings, layout.settings.schema
-        generator = np.random.default_rng(layout.seeds_of_shard(self.shard))
+        generator = layout.generator(1, self.shard)
         masker = Masker(settings.policy, vocabulary) if settings.policy else None
         for bucket in layout.shards[self.shard]:
             table = read_bucket(self.instances, num_buckets=layout.num_buckets, bucket=bucket)
@@ -100,14 +100,7 @@ def arrange_sequences(
     generator: np.random.Generator,
     num_separators: int = 1,
 ) -> Sequences:
-    """Shuffles the instances of a bucket, shortens each until it fits, and distributes them.
-
-    Args:
-        table: The spans of the instances.
-        schema: The length of a record and the most sequences in it.
-        generator: The source of all random choices.
-        num_separators: The number of special tokens after each text of a sequence.
-    """
+    """Shuffles the instances of a bucket, shortens each until it fits, and distributes them."""
     first_spans = np.flatnonzero(np.diff(table.instances, prepend=-1))
     order = generator.permutation(len(first_spans))
     spans, bounds = _reorder_spans(np.append(first_spans, len(table.instances)), order)
@@ -139,15 +132,7 @@ def record_features(
     masker: Masker | None,
     generator: np.random.Generator,
 ) -> dict[str, np.ndarray]:
-    """Returns the features of a batch of records.
-
-    Args:
-        tokens: The ids of all spans, int [M], as `tfrecords_tools.tokens` writes them.
-        schema: The features of a record and their sizes.
-        vocabulary: The vocabulary of the ids.
-        masker: Masks the ids, or None to leave them unmasked.
-        generator: The source of the masks.
-    """
+    """Returns the features of a batch of records; `tokens`, int [M], are the ids of all spans."""
     size, num_separators = len(vocabulary), vocabulary.specials.num_separators
     lengths, first_spans = sequences.lengths, sequences.bounds[:-1]
     index_in_row = np.arange(len(first_spans)) - np.searchsorted(sequences.rows, sequences.rows)

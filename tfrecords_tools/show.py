@@ -4,6 +4,7 @@ import os
 import textwrap
 from collections.abc import Iterator, Sequence
 from itertools import islice
+from pathlib import Path
 
 import numpy as np
 
@@ -13,21 +14,16 @@ from bert_keras.files import StrPath
 from bert_keras.text.fast_tokenizer import readable_tokens
 from bert_keras.text.vocab import Vocabulary
 from tfrecords_tools.check import Features, every_file, is_labelled, verified_batches
-from tfrecords_tools.settings import NEXT_SENTENCE, label_names
+from tfrecords_tools.settings import LABEL_NAMES, NEXT_SENTENCE, read_manifest
 
 
 def record_texts(
     records: StrPath | Sequence[StrPath], *, vocabulary: Vocabulary, count: int, start: int = 1
 ) -> Iterator[str]:
-    """Yields a legend of the masks, and then the text of each record.
-
-    Args:
-        records: A folder, or record files.
-        count: The number of records to show.
-        start: The first record to show, counted from 1 over all files.
-    """
+    """Yields a legend of the masks, and the text of each record; `start` counts over all files."""
     files = every_file(records)
-    labels = label_names(files[0])
+    manifest = read_manifest(Path(files[0]).parent) or {"settings": {}}
+    labels = LABEL_NAMES[manifest["settings"].get("objective", "nsp")] or NEXT_SENTENCE
     if common_schema(files).max_predictions:
         yield "{[MASK]=original} masked, {other=original} replaced, {original=original} kept"
     indexed = (

@@ -67,7 +67,6 @@ def train_vocabulary(  # noqa: PLR0913 - each argument is an option of the comma
 
     Args:
         paths: The corpus; see `corpus_files`.
-        size: The maximum number of tokens.
         model: "wordpiece", "bpe" or "unigram".
         lowercase: Whether to lower-case the words. Byte-level BPE keeps upper case.
         unused: The number of [unusedN] tokens (only for WordPiece).

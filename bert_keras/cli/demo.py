@@ -52,8 +52,6 @@ def demo(
     Args:
         corpus: Text files, in which a blank line ends a document; by default Python's reference.
         pretrained: A checkpoint to use instead of pretraining.
-        output: The folder of all demos.
-        num_steps: Pretraining steps; by default as in the recipe.
     """
     changes = {"seed": seed} if num_steps is None else {"seed": seed, "num_steps": num_steps}
     recipe, _ = pretrain_settings("demo", teacher=None, changes=changes)

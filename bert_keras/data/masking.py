@@ -227,11 +227,6 @@ def choose_words(
     `max_ngram` that fit: the n words are adjacent, none of them is chosen yet, and together they
     stay within the quota. A drawn word that does not fit alone is skipped. Returns the indices of
     the chosen tokens in the flattened batch, int64, ascending.
-
-    Args:
-        words: The words of B rows.
-        quotas: int [B], the maximum number of tokens to choose in each row.
-        max_ngram: The maximum number of adjacent words to choose together.
     """
     starts, ends, follows, row_starts = words
     is_chosen = np.zeros(len(starts), bool)

@@ -33,11 +33,8 @@ class GlobalBatchModel(keras.Model):
 
         Args:
             optimizer: A BertAdamW scales the loss itself under the policy mixed_float16.
-            loss: As in Keras.
-            loss_weights: As in Keras.
             gradient_accumulation_steps: The number of parts into which each replica splits its
                 batch. More than 1 needs the TensorFlow backend.
-            **kwargs: As in Keras.
         """
         compares = [getattr(each, "needs_whole_batch", False) for each in keras.tree.flatten(loss)]
         can_split = keras.config.backend() == "tensorflow" and not any(compares)

@@ -43,10 +43,7 @@ class Predictor:
                 output, loss = self.forward(*batch)
                 output = tree.map_structure(np.asarray, output)
                 for index, row in enumerate(rows):
-                    if isinstance(output, dict):
-                        outputs[row] = {name: array[index] for name, array in output.items()}
-                    else:
-                        outputs[row] = output[index]
+                    outputs[row] = tree.map_structure(lambda array, at=index: array[at], output)
                 losses += [] if loss is None else [float(loss) * len(rows)]
                 bar.update(len(rows))
         return outputs, sum(losses) / len(encoded) if losses else None

@@ -67,8 +67,6 @@ def reproduce(experiment: Experiment, scale: Scale, *, data: StrPath, output: St
     """Runs an experiment, or continues an interrupted one with the same arguments.
 
     Args:
-        experiment: The models to pretrain and the tasks that score them.
-        scale: The sizes of the models and the data, and the durations.
         data: A folder with corpus/*.txt and folders of tasks.
         output: The folder to write. Its report is rewritten after each cell.
     """
@@ -183,7 +181,7 @@ class Runs:
 
 def cell_task(scale: Scale, arm: Arm, column: ScoreColumn) -> tuple[Task, FinetuneRecipe]:
     """Returns task and recipe of a cell; the arm's changes do not apply to frozen encoders."""
-    tuning, task = scale.tuning(column.task), named_task(column.task)
+    task, tuning = named_task(column.task), scale.tunings.get(column.task, scale.tunings[""])
     changes = () if task.freezes_encoder else arm.finetuning
     recipe, task = with_changes(tuning.recipe, task, changes=(*tuning.changes, *changes))
     return task, recipe
@@ -231,18 +229,15 @@ def write_page(output: Path, results: Results) -> None:
 
 def _score_table(results: Results) -> Table:
     """Returns the scores, and next to each column the paper's scores, if it has some."""
-    experiment, header = results.experiment, [""]
-    rows = [[arm.name] for arm in experiment.arms]
+    experiment, scores = results.experiment, results.scores
+    cells = {"": [arm.name for arm in experiment.arms]}
     for column in results.columns:
-        header.append(column.name)
+        ours = [scores.get((arm.name, column.name), "–") for arm in experiment.arms]
         paper = [experiment.published(arm, column) for arm in experiment.arms]
-        for arm, row in zip(experiment.arms, rows, strict=True):
-            row.append(str(results.scores.get((arm.name, column.name), "–")))
+        cells[column.name] = list(map(str, ours))
         if any(paper):
-            header.append(f"{column.name}, paper")
-            for row, score in zip(rows, paper, strict=True):
-                row.append(f"{score:.1f}" if score else "–")
-    return Table(header, rows)
+            cells[f"{column.name}, paper"] = [f"{each:.1f}" if each else "–" for each in paper]
+    return Table([*cells], list(zip(*cells.values(), strict=True)))
 
 
 def _pretraining_table(results: Results) -> Table:

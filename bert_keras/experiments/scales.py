@@ -54,10 +54,6 @@ class Scale:
         used = {change for arm in experiment.arms for change in arm.pretraining}
         return [f"{new} replaces {old}." for old, new in self.stand_ins.items() if old in used]
 
-    def tuning(self, task: str) -> Tuning:
-        """Returns the fine-tuning of a task."""
-        return self.tunings[task if task in self.tunings else ""]
-
     def step(self, arm: Arm) -> int:
         """Returns the pretraining step from which an arm is fine-tuned."""
         return max(1, round(arm.step_fraction * self.pretraining(arm)[-1].recipe.end))
@@ -118,16 +114,13 @@ SCALES = {
         phases=(
             Phase(
                 max_length=128,
-                recipe=PretrainRecipe(
-                    size="tiny",
+                recipe=replace(
+                    recipes.TINY_HOUR,
                     batch_size=16,
                     num_steps=2_000,
                     num_warmup_steps=200,
                     learning_rate=1e-3,
-                    dropout_rate=0.0,
                     initializer_stddev=0.08,
-                    steps_per_log=100,
-                    logs_per_checkpoint=5,
                 ),
             ),
         ),

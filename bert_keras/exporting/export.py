@@ -70,9 +70,6 @@ def export_plan(
     """Returns how a model is exported.
 
     Args:
-        metadata: The metadata of the model, which select the signatures.
-        tokenizer: The tokenizer that the graph repeats.
-        path: The version folder that will be written.
         source: What error messages call the model.
         max_length: The most tokens of a row; None for the length in the metadata.
         num_texts: The number of texts of a classifier, 1 or 2; None for the number in the metadata.
@@ -105,15 +102,7 @@ def plan_of_model(
     labels: Sequence[str] = (),
     **options: Any,
 ) -> ExportPlan:
-    """Returns how a model in memory is exported.
-
-    Args:
-        model: A model of bert_keras.
-        path: The version folder that will be written.
-        tokenizer: The tokenizer; None for the model's own.
-        labels: The names of the labels; empty for the model's own.
-        **options: `max_length` and `num_texts` of `export_plan`.
-    """
+    """Returns how a model in memory is exported, with its own tokenizer and labels by default."""
     tokenizer = require_vocabulary(tokenizer or model.tokenizer, source="the model")
     metadata = model.stored_metadata(tokenizer, labels=labels)
     return export_plan(metadata, tokenizer, path, source="the model", **options)
@@ -135,10 +124,7 @@ def write_version(
     all warm-up requests succeed.
 
     Args:
-        model: The model, float32.
-        plan: How to export it.
         folder: The version folder, which must not exist yet.
-        formats: "tf_saved_model", "litert" or both.
         is_int8: Whether the LiteRT model computes in 8 bits.
 
     Raises:
@@ -146,7 +132,6 @@ def write_version(
         RuntimeError: A check fails.
     """
     folder, tokenizer = Path(folder), plan.tokenizer
-    has_saved_model, has_litert = (each in formats for each in FORMATS)
     max_length, vocabulary = plan.metadata.max_length, tokenizer.vocabulary
     found = (keras.config.backend(), model.compute_dtype)
     if found != ("tensorflow", "float32"):
@@ -197,25 +182,24 @@ def write_version(
             "example": {"instance": instance},
         }
         outputs: list[dict] = []
-        if has_saved_model:
-            module: Any = tf.Module()
-            # A tracked Keras model would store its weights twice, or store them where TF Serving's
-            # loader does not find them.
-            module.weights = [each.value for each in model.weights]
-            module.text_to_inputs = reader
-            tf.saved_model.save(module, os.fspath(partial_folder), signatures=signatures)
-            write_warmup(partial_folder, warmup, name=folder.resolve().parent.name)
-            requests = [*samples, *warmup, example]
-            outputs = run_in_fresh_process(partial_folder, requests, format=FORMATS[0])
-            check_outputs(outputs, samples, expected)
-            bar.update()
-        if has_litert:
-            stored["signatures"] = signature_definitions(signatures)
-            write_vocabulary(vocabulary, partial_folder / "assets")
-            specs = input_specs(signatures["tensors"])
-            write_litert(model, specs, partial_folder / version_folder.LITERT, is_int8=is_int8)
-            write_json(partial_folder / METADATA, stored)
-            outputs = run_in_fresh_process(partial_folder, [*samples, example], format="litert")
+        for format in filter(formats.__contains__, FORMATS):
+            requests = [*samples, example]
+            if format == "litert":
+                stored["signatures"] = signature_definitions(signatures)
+                write_vocabulary(vocabulary, partial_folder / "assets")
+                specs = input_specs(signatures["tensors"])
+                write_litert(model, specs, partial_folder / version_folder.LITERT, is_int8=is_int8)
+                write_json(partial_folder / METADATA, stored)
+            else:
+                module: Any = tf.Module()
+                # A tracked Keras model would store its weights twice, or store them where TF
+                # Serving's loader does not find them.
+                module.weights = [each.value for each in model.weights]
+                module.text_to_inputs = reader
+                tf.saved_model.save(module, os.fspath(partial_folder), signatures=signatures)
+                write_warmup(partial_folder, warmup, name=folder.resolve().parent.name)
+                requests[-1:-1] = warmup
+            outputs = run_in_fresh_process(partial_folder, requests, format=format)
             check_outputs(outputs, samples, expected)
             bar.update()
         stored["example"]["prediction"] = {name: rows[0] for name, rows in outputs[-1].items()}
@@ -232,7 +216,6 @@ def write_litert(
     Args:
         model: The model, which is called with the inputs of `specs` by name.
         specs: Specs of int32 tensors; dimensions that are None may have any size.
-        path: The file to write.
         is_int8: Whether to store the kernels of dense layers and the embeddings in 8 bits. LiteRT
             then multiplies them with activations that it rounds to 8 bits at run time.
     """

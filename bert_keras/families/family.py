@@ -34,14 +34,7 @@ def block_names(prefix: str, *names: str) -> dict[str, str]:
 
 
 def masked_lm_names(transform: str, norm: str, decoder: str, bias: str = "") -> dict[str, str]:
-    """Maps our names of the layers of the masked-LM head to weight names.
-
-    Args:
-        transform: The name of the dense layer.
-        norm: The name of the layer normalization.
-        decoder: The name of the output layer.
-        bias: The name of the output bias; by default the bias of `decoder`.
-    """
+    """Maps our names of the masked-LM head to weight names; `bias` is by default `decoder`.bias."""
     names = {"transform": transform, "norm": norm, "decoder": f"{decoder}.weight"}
     names["output_bias"] = bias or f"{decoder}.bias"
     return {f"masked_lm/{ours}": theirs for ours, theirs in names.items()}

@@ -63,10 +63,8 @@ def _more_values(config: BertConfig, vocabulary: Vocabulary | None) -> dict[str,
     every = config.global_every if config.local_window else 1
     first, last = (vocabulary.cls_id, vocabulary.sep_id) if vocabulary else (None, None)
     return {
-        "bos_token_id": first,
-        "cls_token_id": first,
-        "eos_token_id": last,
-        "sep_token_id": last,
+        **dict.fromkeys(("bos_token_id", "cls_token_id"), first),
+        **dict.fromkeys(("eos_token_id", "sep_token_id"), last),
         "classifier_pooling": config.pooling,
         **dict.fromkeys(_BIASES, config.has_biases),
         _BASES[_GLOBAL][0]: config.rotary_base,

@@ -90,9 +90,7 @@ def block_bias(ids_BT: Tensor, *, window: int, is_packed: bool, is_causal: bool,
 
     Args:
         ids_BT: The sequence ids if `is_packed`, otherwise the input mask.
-        window: Tokens more than `window` / 2 away are excluded.
         is_packed: Whether a row may have several sequences.
-        is_causal: Whether later tokens are excluded.
     """
     length, size = ops.shape(ids_BT)[1], max(window // 2, LEAST_BLOCK)
     size = min(size, length) if isinstance(length, int) else ops.minimum(size, length)
@@ -161,13 +159,10 @@ class SelfAttention(BertLayer):
     Args:
         num_heads: The number of attention heads, which divides D.
         dropout_rate: The dropout rate of the attention probabilities.
-        initializer_stddev: The standard deviation of the initial kernels.
-        has_biases: Whether the dense layers have a bias.
 
     Call arguments:
         hidden: Hidden states [X, D]: of all B x T positions in row-major order, or only of the X
             tokens of `pattern.tokens`.
-        pattern: An AttentionPattern.
 
     Returns:
         The projected context [X, D] and the attention probabilities before dropout: [B, N, T, T],

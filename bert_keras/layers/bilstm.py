@@ -15,8 +15,6 @@ class BiLSTM(BertLayer):
 
     Args:
         units: The number of units of each direction.
-        num_layers: The number of bidirectional layers.
-        dropout_rate: The dropout rate of the inputs of each layer.
 
     Call arguments:
         vectors: [B, W, D].

@@ -17,14 +17,8 @@ class FeedForward(BertLayer):
     """The feed-forward network of a block: a dense layer, an activation and a dense layer.
 
     Maps [X, D] to [X, D]. A gated network computes output(activation(gate) * value), where gate
-    and value are the halves of the outputs of the first dense layer (Shazeer 2020).
-
-    Args:
-        intermediate_size: The size F between the two dense layers.
-        activation: One of `bert_keras.config.ACTIVATIONS`.
-        initializer_stddev: The standard deviation of the initial kernels.
-        is_gated: Whether the network is gated.
-        has_biases: Whether the dense layers have a bias.
+    and value are the halves of the outputs of the first dense layer (Shazeer 2020). F is the size
+    between the two dense layers.
     """
 
     def __init__(
@@ -65,21 +59,13 @@ class EncoderBlock(BertLayer):
     x + Dropout(sublayer(LayerNorm(x))) in a pre-norm block.
 
     Args:
-        num_heads: The number of attention heads.
         intermediate_size: The size F between the dense layers of the feed-forward network.
-        activation: The activation of the feed-forward network.
         hidden_dropout_rate: The dropout rate of the outputs of both sublayers.
         attention_dropout_rate: The dropout rate of the attention probabilities.
-        layer_norm_epsilon: The number that LayerNorm adds to the variance.
-        initializer_stddev: The standard deviation of the initial kernels.
-        is_pre_norm: Whether LayerNorm precedes the sublayers.
         has_attention_norm: Whether self-attention has a LayerNorm.
-        is_gated: Whether the feed-forward network is gated.
-        has_biases: Whether the dense layers and LayerNorm have a bias.
 
     Call arguments:
         hidden: Hidden states [B, T, D], or [X, D] if the pattern has removed padding.
-        pattern: The AttentionPattern.
 
     Returns:
         The new hidden states in the shape of `hidden`, and the attention probabilities that

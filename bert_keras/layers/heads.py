@@ -21,10 +21,8 @@ class Pooler(keras.layers.Dense):
     Maps [X, D] to [X, units].
 
     Args:
-        units: The size of the pooled output.
         layer_norm_epsilon: The number that LayerNorm adds to the variance; 0 omits LayerNorm. Its
             `beta` is omitted if `use_bias` is False.
-        **kwargs: The arguments of `keras.layers.Dense`.
     """
 
     def __init__(self, units: int, *, layer_norm_epsilon: float = 0.0, **kwargs):
@@ -60,11 +58,6 @@ class ClassificationHead(BertLayer):
 
     Maps [B, D] to logits [B, num_labels] in the dtype of the weights. The next-sentence head has
     two labels and no dropout, the head of multiple choice (section 4.4) has one label.
-
-    Args:
-        num_labels: The number of labels.
-        dropout_rate: The dropout rate of the inputs.
-        initializer_stddev: The standard deviation of the initial kernel.
     """
 
     def __init__(
@@ -90,13 +83,9 @@ class TokenLabelsHead(ClassificationHead):
     LayerNorm precede dropout.
 
     Args:
-        num_labels: The number of labels.
         dropout_rate: The dropout rate before the logits.
-        initializer_stddev: The standard deviation of the initial kernels.
-        activation: One of `bert_keras.config.ACTIVATIONS`; "" omits the first dense layer and
-            LayerNorm.
-        layer_norm_epsilon: The number that LayerNorm adds to the variance; 0 omits LayerNorm.
-        has_biases: Whether the first dense layer and LayerNorm have a bias.
+        activation: "" omits the first dense layer and LayerNorm.
+        layer_norm_epsilon: 0 omits LayerNorm.
     """
 
     def __init__(
@@ -175,11 +164,6 @@ class MaskedLMHead(BertLayer):
     The head first gathers the P masked positions and computes only their logits.
 
     Args:
-        vocab_size: The vocabulary size V.
-        activation: One of `bert_keras.config.ACTIVATIONS`.
-        layer_norm_epsilon: The number that LayerNorm adds to the variance.
-        initializer_stddev: The standard deviation of the initial kernels.
-        has_biases: Whether the dense layer and LayerNorm have a bias.
         ties_decoder: Whether the last product takes the token embedding table; otherwise the head
             has its own `decoder`.
 
@@ -248,7 +232,6 @@ class SentenceHead(BertLayer):
 
     Args:
         embedding: An EmbeddingConfig, or the result of its `to_dict`.
-        initializer_stddev: The standard deviation of the kernel initializer.
 
     Call arguments:
         hidden: Hidden states [B, T, D].

@@ -138,8 +138,7 @@ def attention(query: Array, key: Array, value: Array, bias: Array, random_key: A
     Args:
         query: [B, T, N, H], like key and value; T is a multiple of 128.
         bias: [B, T], which is added to the scores of all queries.
-        random_key: The key of the dropout, uint32 [2], from `draw_dropout`.
-        rate: The dropout rate, from `draw_dropout`.
+        random_key, rate: The key, uint32 [2], and the rate of the dropout, from `draw_dropout`.
     """
     return _attention_forward(query, key, value, bias, random_key, rate)[0]
 
@@ -275,9 +274,7 @@ def dropout_add_norm(
         x: [X, D], like the residual; X is a multiple of 128.
         gamma: The factors of LayerNorm, float32 [D].
         beta: The addends of LayerNorm, float32 [D].
-        random_key: The key of the dropout, uint32 [2], from `draw_dropout`.
-        rate: The dropout rate, from `draw_dropout`.
-        epsilon: The number that LayerNorm adds to the variance.
+        random_key, rate: As in `attention`.
     """
     return _norm_forward(x, residual, gamma, beta, random_key, rate, epsilon)[0]
 

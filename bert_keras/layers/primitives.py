@@ -19,6 +19,12 @@ class BertLayer(keras.layers.Layer):
     """A layer whose arguments Keras records for `get_config`, under every dtype policy.
 
     Subclasses with weights set `initializer_stddev`, and `has_biases` if they can lack biases.
+
+    Arguments of several subclasses, which do not describe them again:
+        activation: One of `bert_keras.config.ACTIVATIONS`.
+        layer_norm_epsilon: The number that LayerNorm adds to the variance.
+        initializer_stddev: The standard deviation of the initial kernels.
+        has_biases: Whether the dense layers and LayerNorm have a bias.
     """
 
     initializer_stddev: float

@@ -26,7 +26,6 @@ class WordTagger(GlobalBatchModel, ConfiguredModel):
 
     Args:
         layers: Which hidden states to combine, and how; see `feature_layers`.
-        lstm_units: The units of each direction of the BiLSTM.
         dropout_rate: Dropout before each layer of the BiLSTM and before the dense layer.
 
     Call arguments:

@@ -135,13 +135,8 @@ class BertReplacedTokenPretrainer(TaskModel):
 
     @classmethod
     def from_metadata(cls, metadata: ModelMetadata, **options):
-        size = generator_size(metadata)
+        size = metadata.task["generator_size"]
         return super().from_metadata(metadata, generator_size=size, **options)
-
-
-def generator_size(metadata: ModelMetadata) -> float:
-    """Returns the relative size of the generator from the metadata of a model."""
-    return metadata.task["generator_size"]
 
 
 def generator_config(config: BertConfig, size: float) -> BertConfig:

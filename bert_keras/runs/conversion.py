@@ -18,7 +18,7 @@ from bert_keras.families import FAMILIES, family_of
 from bert_keras.files import refuse_existing
 from bert_keras.kinds.known import KINDS
 from bert_keras.models.loading import MODELS
-from bert_keras.models.replaced_tokens import generator_config, generator_size
+from bert_keras.models.replaced_tokens import generator_config
 from bert_keras.text.tokenizer import MAX_WORD_CHARACTERS, google_words
 from bert_keras.text.vocab import Vocabulary, is_unused
 
@@ -112,7 +112,7 @@ def part_of(checkpoint: Checkpoint, model: str) -> Checkpoint:
             }
 
         state = checkpoint.state
-        config = generator_config(source.config, generator_size(source))
+        config = generator_config(source.config, source.task["generator_size"])
         return dataclasses.replace(
             checkpoint,
             metadata=source.of_model(model, keeps_head=False, config=config),
@@ -153,9 +153,8 @@ def student_of(teacher: Checkpoint, *, num_layers: int) -> Checkpoint:
     tensors = {}
     for name, tensor in teacher.tensors.items():
         if (match := re.match(r"encoder/layer_(\d+)/(.*)", name)) and not config.shares_layers:
-            for student, layer in enumerate(layers):
-                if layer == int(match[1]):
-                    tensors[f"encoder/layer_{student}/{match[2]}"] = tensor
+            if (layer := int(match[1])) in layers:
+                tensors[f"encoder/layer_{layers.index(layer)}/{match[2]}"] = tensor
         elif weight_part(name) not in ("pooler", "next_sentence"):
             tensors[name] = tensor
     changes = {"num_layers": num_layers, "has_pooler": False}

@@ -33,8 +33,6 @@ def write_embeddings(
     or a `.parquet` file with the columns `text` and `vector`.
 
     Args:
-        texts: A text file with one text on each line.
-        model: A checkpoint of a sentence encoder.
         dimensions: As in `BertSentenceEncoder.encode`.
         prompt: The name of a prompt of the model; None for its default prompt.
     """

@@ -126,13 +126,8 @@ def export_int8(
     The metadata of the version stores the measurements.
 
     Args:
-        folder: The version folder, which must not exist yet.
-        scoring: What scores both models.
         write: Exports the model to a folder, in 8 bits with `is_int8=True`.
-        max_score_drop: The points, of 100, by which the score may drop.
-
-    Raises:
-        InputError: The score drops by more.
+        max_score_drop: The points, of 100, by which the score may drop without an InputError.
     """
     folder, task = Path(folder), scoring.task
     with (

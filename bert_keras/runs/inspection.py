@@ -30,9 +30,7 @@ def inspect_texts(
     """Writes a page with the attention of a text or a pair and the predictions of masked words.
 
     Args:
-        pretrained: A checkpoint of any format.
         texts: One or two texts, which may contain [MASK].
-        output: The .html file to write.
         num_tokens: The number of predicted tokens to show for each position.
     """
     check_output(output, suffix=".html")

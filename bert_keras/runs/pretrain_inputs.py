@@ -18,7 +18,6 @@ from bert_keras.data.records import PLAIN_IDS, Records
 from bert_keras.errors import InputError, check_unused
 from bert_keras.families import preset
 from bert_keras.files import StrPath, file_sha256, json_object
-from bert_keras.models.replaced_tokens import generator_size
 from bert_keras.runs import distillation
 from bert_keras.runs.distillation import Teacher, check_fit, check_same_vocabulary
 from bert_keras.runs.pretraining_tasks import pretraining_task
@@ -66,10 +65,8 @@ class PretrainInputs:
     """The inputs of a pretraining run. Constructing it reads and checks all records.
 
     `masking` is None for records that are masked already. `tokens_per_example` is the mean number
-    of tokens without padding in the first thousand records.
-
-    Args:
-        recipe, records, pretrained, teacher: As in `pretrain`, which raises the same errors.
+    of tokens without padding in the first thousand records. Arguments and errors are those of
+    `pretrain`.
     """
 
     def __init__(
@@ -143,7 +140,7 @@ class PretrainInputs:
         if "generator" in kind.heads:
             task_settings = {"generator_size": recipe.generator_size}
             if start is not None and "generator" not in start.new_parts:
-                task_settings = {"generator_size": generator_size(start.checkpoint.metadata)}
+                task_settings = {"generator_size": start.checkpoint.metadata.task["generator_size"]}
         if start is not None:
             config = start.checkpoint.metadata.config
             lowercase = start.checkpoint.metadata.lowercase

@@ -154,10 +154,8 @@ def finetune_settings(
     """Returns the task, the recipe and the distillation of a fine-tuning run, with the changes.
 
     Args:
-        task: A task or its name.
         recipe: A recipe or its name; None takes the recipe for the model's hidden size.
         teacher: A distillation or the model from which to distil; None for no distillation.
-        changes: New values of fields of the three, as in `with_changes`.
     """
     if isinstance(task, str):
         task = named_task(task)
@@ -261,8 +259,6 @@ def task_examples(
         data: A file, or the folder of the task's official files.
         source: The name of the model in error messages.
         task: The name of the task; None for the task of the fine-tuning.
-        split: The split to read if `data` has several.
-        changes: New values of fields of the task, as in `with_changes`.
     """
     (scored_task,) = with_changes(task_of(metadata, name=task, source=source), changes=changes)
     dataclasses.replace(metadata, max_length=scored_task.max_length)  # InputError if too long

@@ -31,7 +31,6 @@ def study(
     `best`, a symbolic link to the folder of the best run, such as lr-3e-05/seed-1.
 
     Args:
-        run: Runs a recipe in a folder and returns its scores.
         recipe: The recipe whose learning rate and seed are replaced.
         metric: The name of the score that ranks the runs; higher is better.
         seeds: The number of seeds, which are 1, 2, ...

@@ -128,9 +128,7 @@ def truncated_lengths(
     `truncate_seq_pair`.
 
     Args:
-        length_a: The length of A, an integer or an array.
-        length_b: The length of B, an integer or an array.
-        limit: Maximum number of tokens.
+        length_a, length_b: Integers or arrays.
         shortens_first: Whether A, not B, loses a token if both are equally long (transformers).
     """
     # If both texts are cut and `limit` is odd, A gets the extra token where this is 1.
@@ -150,8 +148,6 @@ def pack(
     """Packs the ids of one text, or two, into each row, and truncates texts that do not fit.
 
     Args:
-        firsts: The ids of the first text of each row.
-        seconds: The ids of the second text of each row.
         max_length: Maximum number of tokens of a row, special tokens included.
         num_columns: Returns T for the length of the longest row and `max_length`.
 
@@ -187,7 +183,6 @@ def pack_texts(
         tokens: int [M], the ids of all texts.
         starts_NK: int, the index in `tokens` of the first token of each text.
         lengths_NK: int, the number of tokens of each text; the texts must fit.
-        length: The number T of columns.
     """
     num_rows, num_texts = starts_NK.shape
     num_separators = vocabulary.specials.num_separators
@@ -207,12 +202,7 @@ def pack_texts(
 def pack_spans(
     tokens: np.ndarray, spans: TextSpans, *, num_rows: int, length: int, vocabulary: Vocabulary
 ) -> dict[str, np.ndarray]:
-    """Packs texts into rows at their positions; returns the arrays of `pack`.
-
-    Args:
-        tokens: int [M], the ids of all texts.
-        spans: The positions of the texts, which must fit.
-    """
+    """Packs texts, whose ids are in `tokens`, at their positions; returns the arrays of `pack`."""
     specials = vocabulary.specials
     num_separators = specials.num_separators
     runs = _Runs.of(spans, num_rows=num_rows, length=length, num_separators=num_separators)
@@ -242,9 +232,6 @@ def packing_features(
     """Returns the features that separate the sequences of a row, int32 [num_rows,length].
 
     `position_ids` restart at 0 at each [CLS]; `sequence_ids` count from 1; both are 0 for padding.
-
-    Args:
-        num_separators: How many [SEP]s separate two texts of a sequence.
     """
     runs = _Runs.of(spans, num_rows=num_rows, length=length, num_separators=num_separators)
     first_text = np.maximum.accumulate(np.where(runs.is_first, np.arange(len(runs.is_first)), 0))

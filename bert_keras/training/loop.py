@@ -29,7 +29,6 @@ def fit_resumable(
 
     Args:
         make_batches: Creates the same endless batches on each call.
-        settings: The steps, the folder and how often to save.
         held_out: Batches that are scored whenever the state is saved.
         evaluations: Scores the model after every epoch, and may end the training.
         board: Callbacks that add values to the logs of an epoch.

@@ -378,14 +378,6 @@ def export(make, folder):
     return loaded.serve(inputs)
 
 
-def xla(make, folder):
-    from tensorflow.python.framework import config
-
-    with pytest.MonkeyPatch.context() as patch:  # otherwise Keras does not use XLA
-        patch.setattr(config, "is_op_determinism_enabled", lambda: False)
-        return trained(make, compiling={"jit_compile": True, "run_eagerly": False})
-
-
 def mixed(make, folder):
     model = make(dtype="mixed_bfloat16")
     assert {each.dtype for each in weights_of(model)} == {"float32"}
@@ -430,7 +422,7 @@ CHECKS = {
 }
 ROWS = (losses_and_metrics, optimizers, several_outputs, kinds_of_data, stored)
 ROWS += (callbacks, checkpoints, backup, own_steps, batches, copies, again, frozen, lora)
-ROWS += (layers_of_a_subclass, export, xla, mixed)
+ROWS += (layers_of_a_subclass, export, mixed)
 CHECKS |= {each.__name__: each for each in ROWS}
 FAST = ("class_weight", "frozen", "layers_of_a_subclass", "batches")
 UNDER_JAX = ("class_weight", "validation_split", "losses_and_metrics", "frozen", "checkpoints")

@@ -90,6 +90,8 @@ def test_weight_names_are_public(cls):
     assert len(weights) == 5 + 16 + 2 + len(heads)
     names = {"encoder/embeddings/token", "encoder/layer_0/attention/query/kernel", *POOLER}
     assert names < {*weights}
+    frozen = {name for name, weight in weights.items() if not weight.trainable}
+    assert frozen == (set() if cls.kind.reads_pooled_output else POOLER)
 
 
 def test_a_file_of_keras_holds_the_whole_model(cls, tmp_path):

@@ -13,7 +13,6 @@ from bert_keras.families import preset
 from bert_keras.models.replaced_tokens import draw_ids, generator_config
 from bert_keras.runs.pretraining_tasks import pretraining_task
 from bert_keras.text.vocab import SPECIAL_TOKENS, Vocabulary
-from bert_keras.training.optimizer import BertAdamW
 from tests.tensorflow_or_skip import tf
 
 VOCABULARY = Vocabulary((*SPECIAL_TOKENS, *(f"w{number}" for number in range(35))))
@@ -124,25 +123,3 @@ def test_only_the_shared_embeddings_of_the_generator_learn_from_the_discriminato
     has_gradient = {name for name, g in zip(variables, gradients, strict=True) if g is not None}
     assert has_gradient == {name for name in variables if not name.startswith("generator/")}
     assert "encoder/embeddings/token" in has_gradient
-
-
-def trained(strategy):
-    _, batch = examples()
-    with strategy.scope():
-        model = new_model()
-        losses = {"loss": OBJECTIVE.losses(), "loss_weights": OBJECTIVE.loss_weights}
-        model.compile(BertAdamW(2e-4), weighted_metrics=OBJECTIVE.metrics(), **losses)
-    data = tf.data.Dataset.from_tensor_slices(batch).batch(16).repeat(10)
-    logs = model.fit(data, epochs=1, shuffle=False, verbose=0).history
-    weights = {weight.path: np.array(weight) for weight in model.trainable_variables}
-    return weights, {name: values[0] for name, values in logs.items()}
-
-
-@pytest.mark.slow
-def test_devices_change_nothing():
-    from tests.distribution.test_global_batch import assert_same, mirrored  # needs TensorFlow
-
-    alone = _, logs = trained(tf.distribute.get_strategy())
-    assert_same(trained(mirrored(2)), alone)
-    total = logs["masked_lm_loss"] + 50 * logs["replaced_token_loss"]
-    assert logs["loss"] == pytest.approx(total, rel=1e-5)

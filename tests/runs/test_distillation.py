@@ -13,12 +13,10 @@ from bert_keras.downstream.catalog import named_task
 from bert_keras.errors import InputError
 from bert_keras.models.loading import load_model
 from bert_keras.runs.distillation import OF_PRETRAINING, Distillation
-from bert_keras.runs.finetune import finetune
 from bert_keras.runs.pretrain import build_pretrainer, pretrain
 from bert_keras.runs.pretrain_inputs import PretrainInputs
 from bert_keras.runs.recipes import FinetuneRecipe
 from bert_keras.runs.task_run import TaskRun
-from bert_keras.text.packing import encode
 from bert_keras.text.tokenizer import WordPieceTokenizer
 from bert_keras.text.vocab import SPECIAL_TOKENS, Vocabulary
 from bert_keras.training.tensorboard import read_curves
@@ -98,25 +96,6 @@ def table(tmp_path):
     lines = ["text\tlabel", *["good film\tyes", "bad river\tno"] * 8]
     (tmp_path / "rows.tsv").write_text("\n".join(lines) + "\n")
     return dict.fromkeys(("train", "dev"), str(tmp_path / "rows.tsv"))
-
-
-@pytest.mark.slow
-def test_a_classifier_learns_from_a_teacher(folder, table, tmp_path):
-    keras.utils.set_random_seed(1)
-    teacher = saved(tmp_path / "teacher", BertClassifier, labels=("no", "yes"), has_pooler=True)
-    task = dataclasses.replace(named_task("classification"), max_length=8)
-    paths = {"pretrained": folder / "student", "output": tmp_path / "run", "teacher": teacher}
-    scores = finetune(task, FINETUNE, data=table, **paths).scores
-    model = load_model(tmp_path / "run" / "model")
-    assert model.config.num_layers == 1 and model.metadata.labels == ("no", "yes")
-    inputs = encode(model.tokenizer, ["good film", "bad river"], max_length=8)
-    logits = np.asarray(model(inputs), "float64")
-    log_total = np.log(np.exp(logits).sum(-1))
-    loss = (log_total - [logits[0, 1], logits[1, 0]]).mean()  # the dev loss has only the labels
-    assert scores["loss"] == pytest.approx(loss, rel=1e-4)
-    logged = read_curves(tmp_path / "run" / "logs")["train"]
-    parts = [logged[f"loss/{name}"][-1][1] for name in ("labels", "soft", "total")]
-    assert parts[2] == pytest.approx(0.5 * parts[0] + 0.5 * parts[1], rel=1e-5)
 
 
 def test_unsuitable_teachers_of_a_task_are_refused(folder, table, tmp_path):

@@ -106,15 +106,6 @@ def any_model():
     return compiled()
 
 
-@pytest.mark.parametrize("make", [compiled, pytest.param(new, marks=pytest.mark.slow)])
-def test_a_resumed_run_equals_an_unbroken_run(whole, tmp_path, make):
-    train(compiled(), tmp_path / "broken", num_steps=8)
-    rest = make(seed=99)  # all of its values are restored
-    assert train(rest, tmp_path / "broken", num_steps=16) == 8
-    assert_same(values(rest), whole[0])
-    assert train(compiled(), tmp_path / "broken", num_steps=16) == 16  # nothing left to do
-
-
 @pytest.mark.parametrize(
     "signal_after", [11, *(pytest.param(each, marks=pytest.mark.slow) for each in (4, 5, 8))]
 )

@@ -82,12 +82,6 @@ def test_answers_equal_those_of_evaluation(model, folder, assert_frozen):
     columns = request(EXAMPLES)["inputs"].values()
     assert_served(together, model.predict(tuple(columns)))
     assert together["answer"] == [*(each.text for each in predictions), "", ""]
-    for row, ((_, context), prediction) in enumerate(zip(EXAMPLES, predictions, strict=True)):
-        start, end = together["start"][row], together["end"][row]
-        assert context[start:end] == prediction.text
-        best = prediction.candidates[0]
-        expected = best.start_logit + best.end_logit
-        assert together["score"][row] == pytest.approx(expected, abs=1e-5)
     assert first["answer"] == together["answer"][:1] and first["start"] == together["start"][:1]
     assert empty["answer"] == ["", ""] and empty["start"] == empty["end"] == [-1, -1]
     assert empty["score"] == [LOWEST] * 2

@@ -1,4 +1,4 @@
-"""Entities in a graph, and their parts, equal those of evaluation."""
+"""Entities in a graph, and their parts, equal those of `predict`."""
 
 import dataclasses
 import random
@@ -9,11 +9,10 @@ import tensorflow as tf
 
 from bert_keras import BertTokenClassifier
 from bert_keras.downstream.ner.task import NER_TASK
-from bert_keras.downstream.predictor import Predictor
 from bert_keras.exporting.verify import run_requests
-from bert_keras.kinds.words import Sentence, bio_tags, find_entities
+from bert_keras.kinds.words import bio_tags
 from bert_keras.runs.export import export
-from bert_keras.text.tokenizer import WordPieceTokenizer, google_words
+from bert_keras.text.tokenizer import WordPieceTokenizer
 from tests.factories import assert_served, letter_vocabulary, tiny_config, with_noise
 
 VOCABULARY = letter_vocabulary("the", "北", "京", "ß", "😀")
@@ -45,44 +44,11 @@ def folder(model, tmp_path_factory):
     return export(model, folder, tokenizer=TOKENIZER)
 
 
-def offline(model, texts):
-    """Returns the entities of each text by the code of evaluation: start, end without combining
-    marks, and type."""
-    words = [google_words(text, lowercase=True) for text in texts]
-    sentences = [Sentence(tuple(word.text for word in row), None, 0, 1) for row in words if row]
-    encoded = TASK.encode(sentences, TOKENIZER)
-    outputs, _ = Predictor(model)(encoded, batch_size=8)
-    tags = iter(TASK.predictions(sentences, encoded, outputs))
-    as_bio = dict(zip(LABELS, bio_tags(LABELS), strict=True))
-    return [
-        [
-            (min(row[first].indices), max(row[after - 1].indices) + 1, kind)
-            for first, after, kind in (find_entities([*map(as_bio.get, next(tags))]) if row else ())
-        ]
-        for row in words
-    ]
-
-
-def assert_entities_are(outputs, texts, expected):
-    assert max(map(len, expected)) == len(outputs["entities"][0])
-    for row, (text, entities_of_text) in enumerate(zip(texts, expected, strict=True)):
-        for column, (start, end, kind) in enumerate(entities_of_text):
-            cut = outputs["entities"][row][column]
-            assert cut.startswith(text[start:end]) and len(cut) - (end - start) in (0, 1)
-            assert outputs["starts"][row][column] == start
-            assert outputs["ends"][row][column] == start + len(cut)
-            assert outputs["labels"][row][column] == kind
-            assert 0.2 <= outputs["scores"][row][column] <= 1
-        count = len(entities_of_text)
-        assert not any(outputs["entities"][row][count:])
-        assert set(outputs["starts"][row][count:]) <= {-1}
-
-
 def request(texts):
     return {"signature": "serving_default", "inputs": {"text": texts}}
 
 
-def test_entities_equal_those_of_evaluation(model, folder, assert_frozen):
+def test_entities_equal_those_of_predict(model, folder, assert_frozen):
     assert_frozen("token_labels", folder)
     inputs = {
         "input_ids": [[2, 9, 8, 3], [2, 7, 3, 0]],
@@ -94,11 +60,10 @@ def test_entities_equal_those_of_evaluation(model, folder, assert_frozen):
         folder, [*requests, {"signature": "tensors", "inputs": inputs}]
     )
     model.tokenizer = TOKENIZER
-    assert_served(together, model.predict(TEXTS))
-    expected = offline(model, TEXTS)
-    assert sum(map(len, expected)) > 50
-    assert_entities_are(together, TEXTS, expected)
-    assert_entities_are(single, TEXTS[:1], expected[:1])
+    expected = model.predict(TEXTS)
+    assert sum(len(each["entities"]) for each in expected) > 50
+    assert_served(together, expected)
+    assert_served(single, expected[:1])
     assert len(empty) == 5 and all(each == [[], []] for each in empty.values())
     logits = model({name: np.array(rows) for name, rows in inputs.items()}, training=False)
     probabilities = tf.nn.softmax(logits).numpy()
