@@ -128,8 +128,8 @@ def named_errors(path: str) -> Iterator[None]:
     except Exception as error:
         if isinstance(error, InputError) or (isinstance(error, OSError) and error.filename):
             raise
-        hint = "" if type(error) is ValueError else "; is it complete?"  # pyarrow's are subclasses
-        raise InputError(f"{path} cannot be read ({type(error).__name__}: {error}){hint}") from error
+        end = "" if type(error) is ValueError else "; is it complete?"  # subclasses: pyarrow
+        raise InputError(f"{path} cannot be read ({type(error).__name__}: {error}){end}") from error
 
 
 def lines_of(unit: Unit) -> Iterator[str]:
