@@ -128,7 +128,7 @@ def named_errors(path: str) -> Iterator[None]:
     except Exception as error:
         if isinstance(error, InputError) or (isinstance(error, OSError) and error.filename):
             raise
-        end = "" if type(error) is ValueError else "; is it complete?"  # subclasses: pyarrow
+        end = "" if type(error) is ValueError else "; is it complete?"  # not of a subclass
         raise InputError(f"{path} cannot be read ({type(error).__name__}: {error}){end}") from error
 
 

@@ -83,8 +83,8 @@ def read_tokenizer(
     tokenizer, settings = files[TOKENIZER_JSON], files[TOKENIZER_CONFIG]
     added = _added_tokens(folder, files)
     class_name = settings.get("tokenizer_class") or tokenizer_class
-    for name in FLAGS:
-        check_name(settings.get(name), (None, True, False), what=f"{name} in {TOKENIZER_CONFIG}")
+    for n in FLAGS:
+        check_name(settings.get(n), (None, True, False), what=f"value of {n} in {TOKENIZER_CONFIG}")
     lengths = (sentence_settings(folder).get("max_seq_length"), settings.get("model_max_length"))
     # A sequence has at least [CLS], one token and [SEP].
     max_length = next((each for each in lengths if isinstance(each, int) and each >= 3), None)
