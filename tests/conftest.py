@@ -116,13 +116,13 @@ def klue_tokens() -> list[str]:
 @pytest.fixture(scope="session")
 def vocabulary_of(subwords, klue_tokens):
     """A function that returns a vocabulary in the layout of a relative's, by a name of CHANGES."""
-    from bert_keras.checkpoints.huggingface.tokenizer import read_rules
+    from bert_keras.checkpoints.huggingface.tokenizer import read_tokenizer_json
     from bert_keras.text.fast_tokenizer import rules_vocabulary
     from bert_keras.text.vocab import SPECIAL_TOKENS, Vocabulary
 
     def make(name: str) -> Vocabulary:
         if name in subwords:
-            return rules_vocabulary(read_rules(subwords[name], {}))
+            return rules_vocabulary(read_tokenizer_json(subwords[name], {}))
         if name == "klue-roberta":
             return Vocabulary(klue_tokens)
         if name in ("klue-bert", "koelectra"):

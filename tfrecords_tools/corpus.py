@@ -128,8 +128,8 @@ def named_errors(path: str) -> Iterator[None]:
     except Exception as error:
         if isinstance(error, InputError) or (isinstance(error, OSError) and error.filename):
             raise
-        reason = f"{type(error).__name__}: {error}"
-        raise InputError(f"{path} cannot be read ({reason}); is it complete?") from error
+        end = "" if type(error) is ValueError else "; is it complete?"  # not of a subclass
+        raise InputError(f"{path} cannot be read ({type(error).__name__}: {error}){end}") from error
 
 
 def lines_of(unit: Unit) -> Iterator[str]:

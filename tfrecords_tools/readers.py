@@ -24,25 +24,26 @@ from zipfile import ZipFile
 from bert_keras.errors import InputError, check_name, quoted, require
 from bert_keras.files import is_remote, open_file, utf8_error
 
-BLOCK = 1 << 18  # bytes read at once
+READ_BYTES = 1 << 18  # size of a block that is read or decompressed
 MAX_LINE = 1 << 26  # bytes; a small compressed file can have a line that fills the memory
 TFDS = "tfds:"  # prefix of the name of a dataset
 _MAX_PARTS_PER_SHARD = 8  # a part reads and skips the preceding examples of its shard
-_EXAMPLES = 64  # decoded at once
-_TABLE_BUFFER = 1 << 20  # bytes; limits the memory for a column of a parquet file
-_ROWS = 16  # decoded at once
+_EXAMPLES_PER_BATCH = 64  # decoded together
+_TABLE_BUFFER_BYTES = 1 << 20  # limits the memory for a column of a parquet file
+_ROWS_PER_BATCH = 16  # decoded together
 _NOUNS = {"parquet": "row", "tfds": "example"}  # format -> noun; other formats have lines
 Item = TypeVar("Item")
-# A document begins at the end of each match. Some documents begin elsewhere: a line of more than 64
-# blanks also separates documents, but is not matched.
+# A document starts where group 1 ends. For "text", group 1 is a blank line, in a lookahead because
+# its line feed also begins the next match. Longer blank lines separate documents, too, but are not
+# matched, so that the length of a match is limited.
 DOCUMENT_STARTS = {
     "text": re.compile(rb"\n(?=([ \t\r]{0,64}\n))"),
     "wikiextractor": re.compile(rb"\n()(?=<doc id=)"),
     "jsonl": re.compile(rb"\n()"),
 }
 BYTE_ORDER_MARK = b"\xef\xbb\xbf"
-_MAX_MATCH = 80  # bytes; at least the length of a match with its lookahead
-_HEAD = 1 << 16  # bytes; enough to recognize a format
+_MAX_MATCH_BYTES = 80  # at least the length of a match with its lookahead
+_HEAD_BYTES = 1 << 16  # enough to recognize a format
 _JSON_NAME = re.compile(r"\.(json|jsonl|ndjson|jsonlines)(\.|$)", re.I)
 _JSON_OBJECT = re.compile(rb'\{\s*"[^"]*"\s*:')
 _TITLE = re.compile(r'title="(.*)"')
@@ -65,10 +66,10 @@ def open_text(path: str) -> Iterator[BinaryIO]:
         if compression and not file.read(1):
             raise EOFError("the file is empty")
         file.seek(0)
-        if compression == "zip" and len(ZipFile(file).namelist()) > 1:
-            raise ValueError("it has several files, which must be unpacked")
+        if compression == "zip" and (num_files := len(ZipFile(file).namelist())) > 1:
+            raise ValueError(f"it contains {num_files} files; unpack it")
         reader = _DECOMPRESSORS.get(compression, compr[compression])
-        yield io.BufferedReader(reader(file, mode="rb"), BLOCK)
+        yield io.BufferedReader(reader(file, mode="rb"), READ_BYTES)
 
 
 class _Streams(io.RawIOBase):
@@ -87,11 +88,11 @@ class _Streams(io.RawIOBase):
             if self._stream.eof:
                 data = self._stream.unused_data.lstrip(b"\0")  # zero bytes pad a stream
                 while not data:
-                    if not (data := self._file.read(BLOCK)):
+                    if not (data := self._file.read(READ_BYTES)):
                         return 0
                     data = data.lstrip(b"\0")
                 self._stream = self._decompressor()
-            elif self._stream.needs_input and not (data := self._file.read(BLOCK)):
+            elif self._stream.needs_input and not (data := self._file.read(READ_BYTES)):
                 raise EOFError("the last stream has no end")
             content = self._stream.decompress(data, len(buffer))
         buffer[: len(content)] = content
@@ -137,19 +138,19 @@ def group_items(
         yield group
 
 
-def decode_text(raw: bytes, part: FilePart, place: int) -> str:
-    """Decodes a line, row or example; `place` is a line's first byte, or counts rows from 1."""
+def decode_text(raw: bytes, part: FilePart, position: int) -> str:
+    """Decodes a line at a byte `position`, or the row or example of that number, from 1."""
     if len(raw) > MAX_LINE:
-        raise InputError(f"{_location(part, place)} is longer than {MAX_LINE:,} bytes; divide it")
+        raise InputError(f"{_location(part, position)} is over {MAX_LINE:,} bytes long; divide it")
     try:
         return raw.decode()
     except UnicodeDecodeError as error:
-        raise utf8_error(_location(part, place), error) from error
+        raise utf8_error(_location(part, position), error) from error
 
 
-def lines_of_record(raw: bytes, part: FilePart, place: int) -> Iterator[str]:
+def lines_of_record(raw: bytes, part: FilePart, position: int) -> Iterator[str]:
     """Yields the lines of a record, then ""; blank lines in it do not end a document."""
-    yield from filter(None, map(_stripped, decode_text(raw, part, place).split("\n")))
+    yield from filter(None, map(_stripped, decode_text(raw, part, position).split("\n")))
     yield ""
 
 
@@ -158,12 +159,12 @@ def _stripped(line: str) -> str:
     return unicodedata.normalize("NFC", line).strip()
 
 
-def _location(part: FilePart, place: int) -> str:
+def _location(part: FilePart, position: int) -> str:
     if noun := _NOUNS.get(part.format):
-        return f"{part.path}, {noun} {place:,}"
-    line_number, remaining = 1, place
+        return f"{part.path}, {noun} {position:,}"
+    line_number, remaining = 1, position
     with open_text(part.path) as file:
-        while data := file.read(min(remaining, BLOCK)):
+        while data := file.read(min(remaining, READ_BYTES)):
             line_number += data.count(b"\n")
             remaining -= len(data)
     return f"{part.path}, line {line_number:,}"
@@ -172,7 +173,7 @@ def _location(part: FilePart, place: int) -> str:
 def file_format(path: str) -> str:
     """Returns the format of a file: "parquet", "wikiextractor", "jsonl" or "text"."""
     with open_text(path) as file:
-        head = file.read(_HEAD).removeprefix(BYTE_ORDER_MARK)
+        head = file.read(_HEAD_BYTES).removeprefix(BYTE_ORDER_MARK)
     if head.startswith(b"PAR1"):
         return "parquet"
     head = head.lstrip()
@@ -230,6 +231,8 @@ def _lines(part: FilePart) -> Iterator[tuple[int, bytes]]:
         if not compression_of(part.path):
             size, pattern = file.seek(0, os.SEEK_END), DOCUMENT_STARTS[part.format]
             position = _first_start(file, part.start, part.end, pattern) if part.start else 0
+            # A document that begins before part.end may end after it: at the first start from
+            # part.end on. If position == part.end, no document begins in this part.
             end = part.end if position == part.end else _first_start(file, part.end, size, pattern)
             file.seek(position)
         while position < end and (line := file.readline(MAX_LINE + 1)):
@@ -238,17 +241,17 @@ def _lines(part: FilePart) -> Iterator[tuple[int, bytes]]:
 
 
 def _first_start(file: BinaryIO, start: int, end: int, pattern: re.Pattern) -> int:
-    """Returns the first match of `pattern` in [start, end), or `end` if there is none."""
-    offset = max(0, start - _MAX_MATCH)  # the position of `data` in the file
+    """Returns the first document start in [start, end), or `end` if there is none."""
+    offset = max(0, start - _MAX_MATCH_BYTES)  # the position of `data` in the file
     file.seek(offset)
     data = b""
-    while offset < end and (read := file.read(BLOCK)):
+    while offset < end and (read := file.read(READ_BYTES)):
         data += read
         for match in pattern.finditer(data):
             if offset + match.end(1) >= start:
                 return min(offset + match.end(1), end)
-        offset += max(0, len(data) - _MAX_MATCH)
-        data = data[-_MAX_MATCH:]
+        offset += max(0, len(data) - _MAX_MATCH_BYTES)
+        data = data[-_MAX_MATCH_BYTES:]
     return end
 
 
@@ -274,7 +277,7 @@ def read_rows(part: FilePart) -> Iterator[str]:
         metadata = table.metadata
         row_number = 1 + sum(metadata.row_group(n).num_rows for n in range(part.start))
         rows = {"row_groups": range(part.start, part.end), "columns": [part.text_field]}
-        for batch in table.iter_batches(batch_size=_ROWS, use_threads=False, **rows):
+        for batch in table.iter_batches(batch_size=_ROWS_PER_BATCH, use_threads=False, **rows):
             for text in batch.column(0).cast(pa.large_binary()).to_pylist():
                 yield from lines_of_record(text or b"", part, row_number)
                 row_number += 1
@@ -284,7 +287,7 @@ def read_rows(part: FilePart) -> Iterator[str]:
 def _open_table(path: str) -> Iterator:
     from pyarrow.parquet import ParquetFile
 
-    options = {"buffer_size": _TABLE_BUFFER, "pre_buffer": False}
+    options = {"buffer_size": _TABLE_BUFFER_BYTES, "pre_buffer": False}
     with open_file(path) as file, ParquetFile(file, **options) as table:
         yield table
 
@@ -323,7 +326,7 @@ def read_examples(part: FilePart) -> Iterator[str]:
         read_config=tfds.ReadConfig(interleave_cycle_length=1, try_autocache=False),
     )
     example_number = part.start + 1
-    for batch in texts.map(lambda example: example[part.text_field]).batch(_EXAMPLES):
+    for batch in texts.map(lambda example: example[part.text_field]).batch(_EXAMPLES_PER_BATCH):
         for text in batch.numpy():
             yield from lines_of_record(text, part, example_number)
             example_number += 1
@@ -348,10 +351,9 @@ def _builder_and_split(path: str) -> tuple[Any, str]:
         builder = tfds.builder(name, data_dir=os.environ.get("TFDS_DATA_DIR"))
     splits = builder.info.splits
     if not splits or (not split and len(splits) != 1):
-        raise InputError(
-            f"{path} has the splits {', '.join(splits) or 'none'} in {builder.data_dir}; name one "
-            f"as tfds:{name}?split=SPLIT, or set TFDS_DATA_DIR to a prepared dataset"
-        )
+        none = f"{builder.data_dir} has no prepared dataset; set TFDS_DATA_DIR"
+        several = f"{path} has several splits: {', '.join(splits)}; choose one with ?split=SPLIT"
+        raise InputError(several if splits else none)
     return builder, split or next(iter(splits))
 
 

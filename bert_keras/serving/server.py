@@ -23,6 +23,8 @@ from bert_keras.serving.limits import Limits
 
 
 class _Protocol(H11Protocol):
+    """Fixes uvicorn for half-closed clients, bytes that are not HTTP, and requests at shutdown."""
+
     def eof_received(self) -> bool:
         """Keeps the connection for the response if a client only closes its sending side."""
         is_waiting = self.cycle and not self.cycle.more_body and not self.cycle.response_complete
@@ -31,26 +33,26 @@ class _Protocol(H11Protocol):
         return bool(is_waiting)
 
     def send_400_response(self, msg: str) -> None:
-        """Refuses bytes that are not HTTP; the application's response is dropped."""
+        """Answers bytes that are not HTTP; a response that the application still makes is lost."""
         if self.cycle:
-            self.cycle.disconnected = True
+            self.cycle.disconnected = True  # the application sends nothing after status 400
         with contextlib.suppress(LocalProtocolError):  # a response has begun already
             super().send_400_response(msg)
         self.transport.close()
 
     def shutdown(self) -> None:
-        if self.cycle:  # the response tells the client to send no other request
+        if self.cycle:  # it may have an older list of headers, without `Connection: close`
             self.cycle.default_headers = self.server_state.default_headers
         super().shutdown()
 
 
 class _Server(uvicorn.Server):
-    """Ends idle connections, and accepts no others while no file descriptor is free."""
+    """Ends idle connections, and calls accept() itself: asyncio logs an error for each failure."""
 
     async def startup(self, sockets: list[socket.socket] | None = None) -> None:
         soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)  # most systems set soft to 1024
         resource.setrlimit(resource.RLIMIT_NOFILE, (max(soft, min(hard, 4096)), hard))
-        await super().startup(sockets=[])  # asyncio would log thousands of failed attempts
+        await super().startup(sockets=[])  # without asyncio.Server; see `_accept`
         tasks = [self._accept(listener) for listener in sockets or ()]
         self._running = asyncio.gather(self._end_idle_connections(), *tasks)
 
@@ -65,21 +67,23 @@ class _Server(uvicorn.Server):
                 await self._end_idle(seconds=0.5)
                 continue
             connecting = loop.connect_accepted_socket(new_protocol, connection)
-            self._last = loop.create_task(connecting)  # transports refer to the others
+            # asyncio's references to tasks are weak; its callbacks refer to earlier tasks.
+            self._last = loop.create_task(connecting)
 
     async def _end_idle_connections(self) -> None:
         while True:
             await self._end_idle(seconds=self.config.timeout_keep_alive)
 
     async def _end_idle(self, *, seconds: float) -> None:
-        """Ends connections whose clients neither send a request nor take a response meanwhile."""
+        """Ends connections whose client sends no request and takes no response in `seconds`."""
         connections: Any = self.server_state.connections
         before = {c: (c.cycle, c.transport.get_write_buffer_size()) for c in connections}
         await asyncio.sleep(seconds)
         for connection, (cycle, num_unsent) in before.items():
             if connection.cycle is not cycle:
                 continue
-            if 0 < num_unsent <= connection.transport.get_write_buffer_size():
+            is_stalled = 0 < num_unsent <= connection.transport.get_write_buffer_size()
+            if is_stalled:
                 connection.transport.abort()
             elif not cycle or cycle.response_complete:
                 connection.timeout_keep_alive_handler()
@@ -181,8 +185,8 @@ def _server(
         listener = socket.create_server((host, port), family=family, backlog=2048)
     except (OSError, OverflowError, TypeError) as error:  # the last for an invalid host name
         raise InputError(
-            f"cannot listen on {host}, port {port}: {error}; choose another --host, or a --port "
-            "from 1024 to 65535 that no other program uses"
+            f"cannot listen on {host}, port {port}: {error}; choose another host, or another "
+            "port (0 chooses a free one)"
         ) from None
     with listener:
         # Its connections inherit the option. asyncio sets it only on sockets with an explicit

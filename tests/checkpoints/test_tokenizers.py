@@ -8,7 +8,7 @@ import pytest
 from tokenizers import AddedToken, Tokenizer
 
 from bert_keras.checkpoints.formats import open_checkpoint, write_checkpoint
-from bert_keras.checkpoints.huggingface.tokenizer import read_rules, read_tokenizer
+from bert_keras.checkpoints.huggingface.tokenizer import read_tokenizer, read_tokenizer_json
 from bert_keras.errors import InputError
 from bert_keras.runs.conversion import convert
 from bert_keras.text.fast_tokenizer import FastTokenizer, is_uncased, rules_vocabulary
@@ -51,7 +51,7 @@ def test_long_pairs_are_cut_as_where_the_model_comes_from(wordpiece, tmp_path):
 @pytest.mark.parametrize("folder", ["roberta", "albert"], indirect=True)
 def test_an_old_tokenizer_json_is_read(folder):
     """The first published files have no type, merges as texts and a different Metaspace."""
-    current = read_rules(folder, {})
+    current = read_tokenizer_json(folder, {})
     old = json.loads(current)
     del old["model"]["type"]
     if folder.name == "roberta":
@@ -66,7 +66,7 @@ def test_an_old_tokenizer_json_is_read(folder):
 
 @pytest.mark.parametrize("folder", ["roberta", "albert", "xlm-roberta"], indirect=True)
 def test_published_tokenizer_files_are_written_as_tokenizer_json(folder, tmp_path):
-    vocabulary = rules_vocabulary(read_rules(folder, {}))
+    vocabulary = rules_vocabulary(read_tokenizer_json(folder, {}))
     config = {**CHANGES[folder.name], "vocab_size": len(vocabulary)}
     original = random_checkpoint("BertClassifier", config=config, vocabulary=vocabulary)
     write_checkpoint(original, tmp_path / "published", format="huggingface")
@@ -108,7 +108,7 @@ def test_damaged_files_are_refused(folder, file, data):
 @pytest.mark.parametrize("folder", ["roberta", "modernbert", "albert", "kobert"], indirect=True)
 def test_added_tokens_are_never_divided(folder, file, is_special):
     """transformers, too, finds "<e1>" in a text as one token."""
-    theirs = Tokenizer.from_str(read_rules(folder, {}))
+    theirs = Tokenizer.from_str(read_tokenizer_json(folder, {}))
     theirs.add_tokens([AddedToken("<e1>", special=is_special)])
     number, rules = theirs.token_to_id("<e1>"), json.loads(theirs.to_str())
     decoder, special = {str(number): rules["added_tokens"][-1]}, ["<e1>"] * is_special

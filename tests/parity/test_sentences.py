@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from bert_keras import BertSentenceEncoder
-from bert_keras.checkpoints.huggingface.tokenizer import read_rules
+from bert_keras.checkpoints.huggingface.tokenizer import read_tokenizer_json
 from bert_keras.config import EmbeddingConfig
 from bert_keras.downstream.catalog import named_task
 from bert_keras.downstream.sentences.pairs import SentencePair
@@ -73,7 +73,7 @@ def test_prompts(tokenizer, tmp_path):
 @pytest.mark.parametrize("kind", [kind for kind in FAMILIES if kind != "bert"])
 def test_relatives(tokenizer, subwords, tmp_path, kind):
     if kind in subwords:
-        tokenizer = FastTokenizer(rules_vocabulary(read_rules(subwords[kind], {})))
+        tokenizer = FastTokenizer(rules_vocabulary(read_tokenizer_json(subwords[kind], {})))
     model = sides.model_of(sides.CASES["dense"], tokenizer=tokenizer, kind=kind)
     texts = [text for text in SENTENCES if text.isascii()]
     assert_equal(*sides.written(model, tmp_path / "model"), texts)

@@ -5,7 +5,7 @@ import unicodedata
 
 import pytest
 
-from bert_keras.checkpoints.huggingface.tokenizer import read_rules, read_tokenizer
+from bert_keras.checkpoints.huggingface.tokenizer import read_tokenizer, read_tokenizer_json
 from bert_keras.kinds.words import Sentence, tokenize_words
 from bert_keras.text.fast_tokenizer import FastTokenizer, rules_vocabulary, write_vocabulary
 from bert_keras.text.packing import ids_with_masks
@@ -26,7 +26,7 @@ SPECIAL = re.compile(r"<(s|/s|pad|unk|mask)>|\[(CLS|SEP|MASK|PAD|UNK)\]")
 
 
 def of_subwords(folder) -> FastTokenizer:
-    return FastTokenizer(rules_vocabulary(read_rules(folder, {})))
+    return FastTokenizer(rules_vocabulary(read_tokenizer_json(folder, {})))
 
 
 @pytest.fixture(params=CLASSES)

@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 
 from bert_keras import BertClassifier, BertEncoder, BertMaskedLM, BertPretrainer
-from bert_keras.checkpoints.huggingface.tokenizer import read_rules
+from bert_keras.checkpoints.huggingface.tokenizer import read_tokenizer_json
 from bert_keras.cli import main
 from bert_keras.kinds.kind import softmax
 from bert_keras.models.sentence_encoder import BertSentenceEncoder
@@ -152,7 +152,7 @@ def test_a_causal_model_predicts_a_token_at_the_preceding_position(tmp_path, tex
     ],
 )
 def test_pages_of_relatives_show_their_tokens(subwords, tmp_path, family, changes, pair):
-    vocabulary = rules_vocabulary(read_rules(subwords[family], {}))
+    vocabulary = rules_vocabulary(read_tokenizer_json(subwords[family], {}))
     tokenizer = tokenizer_of(vocabulary, lowercase=False)
     model = BertMaskedLM(dataclasses.replace(CONFIG, vocab_size=len(vocabulary), **changes))
     model.save_pretrained(tmp_path / "model", tokenizer=tokenizer)

@@ -6,7 +6,7 @@ import re
 import numpy as np
 import pytest
 
-from bert_keras.checkpoints.huggingface.tokenizer import read_rules
+from bert_keras.checkpoints.huggingface.tokenizer import read_tokenizer_json
 from bert_keras.errors import InputError
 from bert_keras.kinds.words import Sentence, tokenize_words
 from bert_keras.text.fast_tokenizer import FastTokenizer, rules_vocabulary
@@ -22,7 +22,7 @@ def tokenizer(request, subwords):
 
 
 def made(folder, **settings):
-    return FastTokenizer(rules_vocabulary(read_rules(folder, settings)))
+    return FastTokenizer(rules_vocabulary(read_tokenizer_json(folder, settings)))
 
 
 def test_batches_equal_single_texts(tokenizer):
@@ -103,7 +103,7 @@ def test_padded_vocabularies_keep_their_rules(tokenizer):
 
 
 def test_unsupported_rules_are_refused(subwords):
-    rules = json.loads(read_rules(subwords["roberta"], {}))
+    rules = json.loads(read_tokenizer_json(subwords["roberta"], {}))
     nested = {"type": "Sequence", "pretokenizers": [rules["pre_tokenizer"]]}
     for splitter in ({"type": "Whitespace"}, nested):
         with pytest.raises(InputError):

@@ -142,7 +142,7 @@ def json_of(generator):
     ("block", "seeds"), [(96, range(2)), pytest.param(5, range(12), marks=pytest.mark.slow)]
 )
 def test_the_unit_size_does_not_change_the_lines(file, monkeypatch, make, block, seeds):
-    monkeypatch.setattr(readers, "BLOCK", block)
+    monkeypatch.setattr(readers, "READ_BYTES", block)
     for seed in seeds:
         content = make(random.Random(seed)).encode()
         path = file(content)

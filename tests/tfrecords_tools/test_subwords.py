@@ -6,7 +6,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from bert_keras.checkpoints.huggingface.tokenizer import read_rules
+from bert_keras.checkpoints.huggingface.tokenizer import read_tokenizer_json
 from bert_keras.data.records import common_schema
 from bert_keras.text.fast_tokenizer import FastTokenizer, rules_vocabulary, vocabulary_in
 from tfrecords_tools.build import build
@@ -20,7 +20,7 @@ PLAIN = replace(SMALL, objective="doc-sentences", max_length=300, max_prediction
 
 @pytest.fixture(params=["roberta", "albert", "modernbert"])
 def vocabulary(request, subwords):
-    return rules_vocabulary(read_rules(subwords[request.param], {}))
+    return rules_vocabulary(read_tokenizer_json(subwords[request.param], {}))
 
 
 @pytest.fixture

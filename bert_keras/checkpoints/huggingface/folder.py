@@ -64,14 +64,14 @@ def read(path: Path, *, ignore: Collection[str]) -> Checkpoint:
         labels = config_file.read_labels(values, tensors[f"{head}/dense/bias"].shape[0])
     if model == "BertClassifier":
         problem_type = config_file.read_problem_type(path, values, num_labels=len(labels))
-    named, has_segments = values.get("tokenizer_class"), config.num_segments > 1
-    text = read_tokenizer(path, tokenizer_class=named, has_segments=has_segments, ignore=ignore)
+    name, has_segments = values.get("tokenizer_class"), config.num_segments > 1
+    tokenizer = read_tokenizer(path, tokenizer_class=name, has_segments=has_segments, ignore=ignore)
     has_pooler = KINDS[model].reads_pooled_output or "encoder/pooler/kernel" in tensors
     metadata = ModelMetadata(
         model=model,
         config=dataclasses.replace(config, has_pooler=has_pooler),
-        lowercase=text.lowercase,
-        max_length=min(text.max_length or config.max_positions, config.max_positions),
+        lowercase=tokenizer.lowercase,
+        max_length=min(tokenizer.max_length or config.max_positions, config.max_positions),
         shortens_first=True,  # as transformers does
         labels=labels,
         problem_type=problem_type,
@@ -83,9 +83,9 @@ def read(path: Path, *, ignore: Collection[str]) -> Checkpoint:
     return Checkpoint(
         metadata=metadata,
         tensors=tensors,
-        vocabulary=text.vocabulary,
+        vocabulary=tokenizer.vocabulary,
         unused=tuple(unused),
-        notes=text.notes,
+        notes=tokenizer.notes,
     )
 
 

@@ -29,40 +29,44 @@ from bert_keras.text.packing import pack
 from bert_keras.text.tokenizer import MAX_WORD_CHARACTERS, normalizer
 from bert_keras.text.vocab import SPECIAL_TOKENS, Vocabulary, in_order_of_ids, seems_lowercase
 
-VOCABULARY, TOKENIZER, SETTINGS = "vocab.txt", "tokenizer.json", "tokenizer_config.json"
-ADDED, SPECIALS, PROCESSOR = "added_tokens.json", "special_tokens_map.json", "post_processor"
-TOKENS, MERGES, MODEL = "vocab.json", "merges.txt", "spiece.model"
-XLM_ROBERTA_MODEL, SENTENCES = "sentencepiece.bpe.model", "sentence_*_config.json"
-UNIGRAM = 1  # value of SentencePiece's enum TrainerSpec.ModelType
-# Tokenizer classes of transformers that split text as BERT does.
-CLASSES = (
-    *("BertTokenizer", "BertTokenizerFast", "DistilBertTokenizer", "DistilBertTokenizerFast"),
-    *("ElectraTokenizer", "ElectraTokenizerFast", "PreTrainedTokenizerFast", "TokenizersBackend"),
-)
+VOCAB_TXT = "vocab.txt"
+VOCAB_JSON = "vocab.json"
+MERGES_TXT = "merges.txt"
+TOKENIZER_JSON = "tokenizer.json"
+TOKENIZER_CONFIG = "tokenizer_config.json"
+# Tokenizer classes of transformers that split text as BERT does
+BERT_TOKENIZER_CLASSES = ("BertTokenizer", "DistilBertTokenizer", "ElectraTokenizer")
+BERT_TOKENIZER_CLASSES += tuple(f"{name}Fast" for name in BERT_TOKENIZER_CLASSES)
+GENERIC_CLASSES = ("PreTrainedTokenizerFast", "TokenizersBackend")  # do what tokenizer.json says
 SPECIAL_ROLES = ("pad_token", "unk_token", "cls_token", "sep_token", "mask_token")
-# Fields of tokenizer.json, tokenizer_config.json and special_tokens_map.json; fields in none of
-# these tables are noted unless they end in _token. READ: applied, or compared with our rules.
-SWITCHES = ("add_prefix_space", "do_lower_case", "keep_accents", "strip_accents")
-SEVERAL_TOKENS = tuple(f"{e}_special_tokens" for e in ("additional", "extra", "model_specific"))
+# Fields of tokenizer.json, tokenizer_config.json and special_tokens_map.json; a note names each
+# field that is in none of these tables and does not end in _token.
+FLAGS = ("add_prefix_space", "do_lower_case", "keep_accents", "strip_accents")
+TOKEN_LISTS = tuple(f"{e}_special_tokens" for e in ("additional", "extra", "model_specific"))
 READ = {"added_tokens", "added_tokens_decoder", "model", "model_input_names", "model_max_length"}
-READ |= {"normalizer", "pre_tokenizer", PROCESSOR, "tokenizer_class", *SWITCHES, *SEVERAL_TOKENS}
-FIXED: dict[str, Any] = {  # other values would make other tokens
-    **{"do_basic_tokenize": True, "never_split": [], "padding_side": "right", "remove_space": True},
-    **{"sp_model_kwargs": {}, "split_special_tokens": False, "tokenize_chinese_chars": True},
+READ |= {"normalizer", "post_processor", "pre_tokenizer", "tokenizer_class", *FLAGS, *TOKEN_LISTS}
+FIXED_TOKENIZER_FIELDS: dict[str, Any] = {  # other values would make other tokens
+    "do_basic_tokenize": True,
+    "never_split": [],
+    "padding_side": "right",
+    "remove_space": True,
+    "sp_model_kwargs": {},
+    "split_special_tokens": False,
+    "tokenize_chinese_chars": True,
     "truncation_side": "right",
 }
-WITHOUT_EFFECT = {
-    *("auto_map", "backend", "chat_template", "clean_up_tokenization_spaces", "decoder", "errors"),
-    *("is_local", "legacy", "local_files_only", "max_len", "max_length", "name_or_path"),
-    *("pad_to_multiple_of", "pad_token_type_id", "padding", "special_tokens_map_file", "stride"),
-    *("tokenizer_file", "trim_offsets", "truncation", "truncation_strategy", "use_fast", "version"),
-}
-RULES_NOTE = "transformers' tokenizer reads special tokens such as [MASK] in a text as tokens"
-WORDPIECE_NOTE = f"{RULES_NOTE}; it also differs for long words, rare characters and a final sigma"
+# Fields for loading and decoding, and for padding and truncation, which bert-keras does itself
+UNUSED = {"auto_map", "backend", "is_local", "legacy", "local_files_only", "name_or_path"}
+UNUSED |= {"special_tokens_map_file", "tokenizer_file", "use_fast", "version"}
+UNUSED |= {"chat_template", "clean_up_tokenization_spaces", "decoder", "errors", "trim_offsets"}
+UNUSED |= {"max_len", "max_length", "pad_to_multiple_of", "pad_token_type_id", "padding"}
+UNUSED |= {"stride", "truncation", "truncation_strategy"}
+MASK_NOTE = "transformers treats [MASK] or <mask> in a text as a special token, bert-keras as text"
+WORDPIECE_NOTE = f"{MASK_NOTE}; long words, rare characters and final Greek sigmas also differ"
 
 
-class TextRules(NamedTuple):
-    """The tokenizer of a folder."""
+class FolderTokenizer(NamedTuple):
+    """What a Hugging Face folder says about its tokenizer."""
 
     vocabulary: Vocabulary | None  # None if the folder has no vocabulary
     lowercase: bool  # whether the tokenizer lower-cases text
@@ -72,54 +76,58 @@ class TextRules(NamedTuple):
 
 def read_tokenizer(
     folder: Path, *, tokenizer_class: str | None, ignore: Collection[str], has_segments: bool = True
-) -> TextRules:
+) -> FolderTokenizer:
     """Reads the tokenizer of a folder; config.json may name the `tokenizer_class`."""
-    files = {name: optional_json(folder / name) for name in (TOKENIZER, SETTINGS, SPECIALS)}
-    tokenizer, settings = files[TOKENIZER], files[SETTINGS]
-    added, class_name = _added_tokens(folder, files), settings.get("tokenizer_class")
-    class_name = class_name or tokenizer_class
-    for name in SWITCHES:
-        check_name(settings.get(name), (None, True, False), what=f"value of {name} in {SETTINGS}")
+    names = (TOKENIZER_JSON, TOKENIZER_CONFIG, "special_tokens_map.json")
+    files = {name: optional_json(folder / name) for name in names}
+    tokenizer, settings = files[TOKENIZER_JSON], files[TOKENIZER_CONFIG]
+    added = _added_tokens(folder, files)
+    class_name = settings.get("tokenizer_class") or tokenizer_class
+    for n in FLAGS:
+        check_name(settings.get(n), (None, True, False), what=f"value of {n} in {TOKENIZER_CONFIG}")
     lengths = (sentence_settings(folder).get("max_seq_length"), settings.get("model_max_length"))
     # A sequence has at least [CLS], one token and [SEP].
     max_length = next((each for each in lengths if isinstance(each, int) and each >= 3), None)
-    if (rules := read_rules(folder, settings)) is not None:
-        vocabulary = fast_tokenizer.rules_vocabulary(rules, added=added)
-        prefixed = json.loads(rules)["pre_tokenizer"].get("add_prefix_space")
-        keeps_accents = '"StripAccents"' not in vocabulary.rules
-        used = (prefixed, fast_tokenizer.is_uncased(vocabulary), keeps_accents)
+    if (tokenizer_json := read_tokenizer_json(folder, settings)) is not None:
+        vocabulary = fast_tokenizer.rules_vocabulary(tokenizer_json, added=added)
+        actual = {
+            "add_prefix_space": json.loads(tokenizer_json)["pre_tokenizer"].get("add_prefix_space"),
+            "do_lower_case": fast_tokenizer.is_uncased(vocabulary),
+            "keep_accents": '"StripAccents"' not in vocabulary.rules,
+        }
     elif (vocabulary := _read_vocabulary(folder, tokenizer)) is not None:
-        used = (None, (tokenizer.get("normalizer") or {}).get("lowercase"), None)
+        actual = {"do_lower_case": (tokenizer.get("normalizer") or {}).get("lowercase")}
     else:
-        return TextRules(None, True, max_length)
-    problems, lowercase = [], settings.get("do_lower_case") if used[1] is None else used[1]
-    lowercase = seems_lowercase(vocabulary) if lowercase is None else lowercase
-    for name, value in zip(SWITCHES, used, strict=False):
-        if None not in (value, stated := settings.get(name)) and value != stated:
-            problem = f"{name} is {stated} in {SETTINGS} and {value} in {TOKENIZER}"
-            problems.append((name, problem))
-    if rules is None:
+        return FolderTokenizer(None, True, max_length)
+    problems = [
+        (name, f"{name} is {settings[name]} in {TOKENIZER_CONFIG} and {value} in {TOKENIZER_JSON}")
+        for name, value in actual.items()
+        if value is not None and settings.get(name) not in (None, value)
+    ]
+    choices = actual["do_lower_case"], settings.get("do_lower_case"), seems_lowercase(vocabulary)
+    lowercase = next(each for each in choices if each is not None)
+    if tokenizer_json is None:
         problems += _wordpiece_problems(files, vocabulary, class_name, lowercase)
     problems += _token_problems(files, added, vocabulary)
     problems += _packing_problems(files, class_name, vocabulary, has_segments)
     notes = tuple(note_if_ignored(name, problem, ignore=ignore) for name, problem in problems)
-    return TextRules(vocabulary, lowercase, max_length, (*notes, *_unknown_fields(files)))
+    return FolderTokenizer(vocabulary, lowercase, max_length, (*notes, *_unknown_fields(files)))
 
 
 def _unknown_fields(files: Mapping[str, Mapping]) -> Iterator[str]:
     for file, values in files.items():
         stated = {n for n in values if values[n] is not None and not n.endswith("_token")}
-        if unknown := sorted(stated - READ - FIXED.keys() - WITHOUT_EFFECT):
+        if unknown := sorted(stated - READ - FIXED_TOKENIZER_FIELDS.keys() - UNUSED):
             yield f"{file} has {listed(unknown, mark=', ')}, which bert-keras does not read"
 
 
 def _added_tokens(folder: Path, files: Mapping[str, Mapping]) -> dict[str, dict]:
     """Returns the tokens that the files add to a vocabulary, with their options and ids."""
-    ids, specials = optional_json(folder / ADDED), []
+    ids, specials = optional_json(folder / "added_tokens.json"), []
     added = [{"content": token, "id": token_id} for token, token_id in ids.items()]
     for values in files.values():
         specials += [values[name] for name in values if name.endswith("_token")]
-        for several in filter(None, map(values.get, SEVERAL_TOKENS)):
+        for several in filter(None, map(values.get, TOKEN_LISTS)):
             specials += several.values() if isinstance(several, dict) else several
         decoder = values.get("added_tokens_decoder") or {}
         added += [{**each, "id": int(token_id)} for token_id, each in decoder.items()]
@@ -131,18 +139,18 @@ def _added_tokens(folder: Path, files: Mapping[str, Mapping]) -> dict[str, dict]
     return tokens
 
 
-def read_rules(folder: Path, settings: Mapping[str, Any]) -> str | None:
-    """Returns the rules of BPE or Unigram as a tokenizer.json text, or None for WordPiece."""
-    if (folder / TOKENIZER).is_file():
-        model = json_object(folder / TOKENIZER).get("model") or {}
+def read_tokenizer_json(folder: Path, settings: Mapping[str, Any]) -> str | None:
+    """Returns the text of tokenizer.json, or builds it from older files; None for WordPiece."""
+    if (folder / TOKENIZER_JSON).is_file():
+        model = json_object(folder / TOKENIZER_JSON).get("model") or {}
         # Old files, such as RoBERTa's, do not state the type of the model.
         default = "BPE" if "merges" in model else "Unigram" if "unk_id" in model else "WordPiece"
-        has_rules = model.get("type", default) in fast_tokenizer.SPECIALS
-        return (folder / TOKENIZER).read_text("utf-8") if has_rules else None
-    if (folder / XLM_ROBERTA_MODEL).is_file():
-        return fast_tokenizer.xlm_roberta_rules(sentencepiece_model(folder / XLM_ROBERTA_MODEL))
-    if (folder / MODEL).is_file():
-        model = sentencepiece_model(folder / MODEL)
+        is_known = model.get("type", default) in fast_tokenizer.SPECIALS
+        return (folder / TOKENIZER_JSON).read_text("utf-8") if is_known else None
+    if (path := folder / "sentencepiece.bpe.model").is_file():
+        return fast_tokenizer.xlm_roberta_rules(sentencepiece_model(path))
+    if (path := folder / "spiece.model").is_file():
+        model = sentencepiece_model(path)
         if set(fast_tokenizer.KOBERT_SPECIALS.tokens) <= {each.piece for each in model.pieces}:
             return fast_tokenizer.kobert_rules(model)
         return fast_tokenizer.unigram_rules(
@@ -150,10 +158,10 @@ def read_rules(folder: Path, settings: Mapping[str, Any]) -> str | None:
             lowercase=settings.get("do_lower_case", True),
             keeps_accents=settings.get("keep_accents", False),
         )
-    files = [(folder / name).is_file() for name in (TOKENS, MERGES, VOCABULARY)]
-    if any(files[:2]) and not files[2]:
-        in_order_of_ids(json_object(folder / TOKENS), file=TOKENS)
-        model = BPE.from_file(str(folder / TOKENS), str(existing_file(folder / MERGES)))
+    has_byte_pairs = any((folder / name).is_file() for name in (VOCAB_JSON, MERGES_TXT))
+    if has_byte_pairs and not (folder / VOCAB_TXT).is_file():
+        in_order_of_ids(json_object(folder / VOCAB_JSON), file=VOCAB_JSON)
+        model = BPE.from_file(str(folder / VOCAB_JSON), str(existing_file(folder / MERGES_TXT)))
         prefixed = settings.get("add_prefix_space", False)
         return fast_tokenizer.byte_pair_rules(model, prefixed=prefixed)
     return None
@@ -168,45 +176,45 @@ def sentencepiece_model(path: Path):
     model = protobuf.ModelProto()  # pyright: ignore[reportAttributeAccessIssue]
     try:
         model.ParseFromString(path.read_bytes())
-        is_unigram = model.trainer_spec.model_type == UNIGRAM
+        is_unigram = model.trainer_spec.model_type == model.trainer_spec.UNIGRAM
         is_valid = is_unigram and model.HasField("normalizer_spec")  # absent if the file is cut off
     except DecodeError:
         is_valid = False
     if not is_valid:
         raise InputError(
-            f"{path.name} is damaged or not a Unigram model; copy it again, in "
-            "a clone by git lfs pull"
+            f"{path.name} cannot be read as a SentencePiece Unigram model; if it is a Git LFS "
+            "pointer, run git lfs pull; otherwise download it again"
         )
     return model
 
 
 def _read_vocabulary(folder: Path, tokenizer: Mapping[str, Any]) -> Vocabulary | None:
-    path = folder / VOCABULARY
+    path = folder / VOCAB_TXT
     vocabulary = Vocabulary.from_file(path) if path.is_file() else None
     if not tokenizer:
         return vocabulary
     model = tokenizer.get("model") or {}
     fixed = {"type": "WordPiece", "continuing_subword_prefix": "##", "unk_token": "[UNK]"}
-    check_fixed(model, fixed, file=TOKENIZER)
-    return vocabulary or Vocabulary(in_order_of_ids(model["vocab"], file=TOKENIZER))
+    check_fixed(model, fixed, file=TOKENIZER_JSON)
+    return vocabulary or Vocabulary(in_order_of_ids(model["vocab"], file=TOKENIZER_JSON))
 
 
 def _wordpiece_problems(
     files: Mapping[str, Mapping], vocabulary: Vocabulary, class_name: str | None, lowercase: bool
 ) -> Iterator[tuple[str, str]]:
-    """Yields differences from BERT's tokenizer as pairs: a name for `ignore`, and a sentence."""
-    if class_name not in (None, *CLASSES):
+    """Yields (name for `ignore`, problem) for each difference from BERT's tokenizer."""
+    if class_name not in (None, *BERT_TOKENIZER_CLASSES, *GENERIC_CLASSES):
         yield "tokenizer_class", f"{class_name} does not split texts as BERT's tokenizer does"
-    parts: list[tuple[Mapping, dict]] = [(files[SETTINGS], {})]
-    if tokenizer := files[TOKENIZER]:
+    parts: list[tuple[Mapping, dict]] = [(files[TOKENIZER_CONFIG], {})]
+    if tokenizer := files[TOKENIZER_JSON]:
         if tokenizer["model"]["vocab"] != vocabulary.ids:
-            yield VOCABULARY, f"{VOCABULARY} and {TOKENIZER} have different tokens; remove one"
+            yield VOCAB_TXT, f"{VOCAB_TXT} and {TOKENIZER_JSON} have different tokens; remove one"
         if (most := tokenizer["model"].get(limit := "max_input_chars_per_word", 100)) < 100:
-            yield limit, f"{TOKENIZER} makes [UNK] of words over {most} characters"
+            yield limit, f"{TOKENIZER_JSON} makes [UNK] of words over {most} characters"
         for part, kind in (("normalizer", "BertNormalizer"), ("pre_tokenizer", "BertPreTokenizer")):
             values = tokenizer.get(part) or {}
             if values.get("type") != kind:
-                yield part, f"{TOKENIZER}: {part} is {values.get('type')}; expected {kind}"
+                yield part, f"{TOKENIZER_JSON}: {part} is {values.get('type')}; expected {kind}"
             parts.append((values, {"clean_text": True, "handle_chinese_chars": True}))
     for values, expected in parts:
         for name, value in {**expected, "strip_accents": lowercase}.items():
@@ -217,9 +225,10 @@ def _wordpiece_problems(
 def _token_problems(
     files: Mapping[str, Mapping], added: Mapping[str, Mapping], vocabulary: Vocabulary
 ) -> Iterator[tuple[str, str]]:
-    """Yields, as above, fields and added tokens that make other tokens than ours."""
+    """Yields (name for `ignore`, problem) for fields and added tokens that make other tokens."""
     specials, ids = vocabulary.specials.tokens, vocabulary.ids
-    for name, expected in {**FIXED, **dict(zip(SPECIAL_ROLES, specials, strict=True))}.items():
+    roles = dict(zip(SPECIAL_ROLES, specials, strict=True))
+    for name, expected in (FIXED_TOKENIZER_FIELDS | roles).items():
         for value in (values.get(name) for values in files.values()):
             value = value["content"] if isinstance(value, dict) and "content" in value else value
             if value not in (None, expected):
@@ -236,25 +245,29 @@ def _token_problems(
 def _packing_problems(
     files: Mapping[str, Mapping], class_name: str | None, vocabulary: Vocabulary, has_segments: bool
 ) -> Iterator[tuple[str, str]]:
-    """Yields, as above, how one or two texts, "a" and "b" with the ids 0 and 1, are packed."""
-    inputs, processor = files[SETTINGS].get("model_input_names"), files[TOKENIZER].get(PROCESSOR)
-    if inputs and has_segments and "token_type_ids" not in inputs:
-        yield "model_input_names", f"{SETTINGS} gives the model no token_type_ids"
-    if processor or (files[TOKENIZER] and class_name in CLASSES[-2:]):  # others have one
+    """Yields (name for `ignore`, problem) if the special tokens or segment ids of a row differ."""
+    input_names = files[TOKENIZER_CONFIG].get("model_input_names")
+    if input_names and has_segments and "token_type_ids" not in input_names:
+        yield "model_input_names", f"{TOKENIZER_CONFIG} gives the model no token_type_ids"
+    processor = files[TOKENIZER_JSON].get("post_processor")
+    if processor or (files[TOKENIZER_JSON] and class_name in GENERIC_CLASSES):  # BERT's need none
         model = {"type": "WordLevel", "vocab": {"a": 0, "b": 1}, "unk_token": "a"}
-        rules = json.dumps({"version": "1.0", PROCESSOR: processor, "model": model})
-        for texts in ("a", "ab"):
-            theirs = Tokenizer.from_str(rules).encode(texts[0], texts[1:] or None)
-            rows = [[["ab".index(text)]] for text in texts]
-            ids, _, segments = pack(*rows, vocabulary=vocabulary, max_length=9).values()
-            ours, found = (ids[0].tolist(), segments[0].tolist()), (theirs.ids, theirs.type_ids)
-            if ours[: 1 + has_segments] != found[: 1 + has_segments]:
-                yield PROCESSOR, f"{TOKENIZER} packs 0 and 1 as ids, segments {found}, not {ours}"
+        source = json.dumps({"version": "1.0", "post_processor": processor, "model": model})
+        _, _, cls, sep, _ = vocabulary.specials.tokens
+        packed = f"{cls} A {sep * vocabulary.specials.num_separators} B {sep}"
+        for second, ids in ((None, None), ("b", [[1]])):
+            theirs = Tokenizer.from_str(source).encode("a", second)
+            ours = pack([[0]], ids, vocabulary=vocabulary, max_length=9)
+            input_ids, _, segment_ids = (array[0].tolist() for array in ours.values())
+            if theirs.ids != input_ids or (has_segments and theirs.type_ids != segment_ids):
+                problem = f"{TOKENIZER_JSON} adds other special tokens or segment ids than {packed}"
+                yield "post_processor", problem
+                return
 
 
 def sentence_settings(folder: Path) -> dict[str, Any]:
     """Returns the values of sentence_bert_config.json (older: sentence_roberta_config.json)."""
-    return next(map(json_object, sorted(folder.glob(SENTENCES))), {})
+    return next(map(json_object, sorted(folder.glob("sentence_*_config.json"))), {})
 
 
 def write_tokenizer(
@@ -270,9 +283,10 @@ def write_tokenizer(
         settings["model_input_names"].insert(1, "token_type_ids")
     if vocabulary.rules:
         fast_tokenizer.write_vocabulary(vocabulary, folder)
-        write_json(folder / SETTINGS, settings | {"tokenizer_class": "PreTrainedTokenizerFast"})
-        return (RULES_NOTE,)
-    vocabulary.save(folder / VOCABULARY)
+        settings["tokenizer_class"] = "PreTrainedTokenizerFast"
+        write_json(folder / TOKENIZER_CONFIG, settings)
+        return (MASK_NOTE,)
+    vocabulary.save(folder / VOCAB_TXT)
     tokenizer = Tokenizer(
         WordPiece(vocabulary.ids, unk_token="[UNK]", max_input_chars_per_word=MAX_WORD_CHARACTERS)
     )
@@ -285,12 +299,12 @@ def write_tokenizer(
         special_tokens=[("[CLS]", vocabulary.cls_id), ("[SEP]", vocabulary.sep_id)],
     )
     tokenizer.add_special_tokens([AddedToken(token, special=True) for token in SPECIAL_TOKENS])
-    tokenizer.save(str(folder / TOKENIZER))
+    tokenizer.save(str(folder / TOKENIZER_JSON))
     bert = {
         "tokenizer_class": "BertTokenizer",
         "do_lower_case": metadata.lowercase,
         "strip_accents": None,
         "tokenize_chinese_chars": True,
     }
-    write_json(folder / SETTINGS, bert | settings)
+    write_json(folder / TOKENIZER_CONFIG, bert | settings)
     return (WORDPIECE_NOTE,)

@@ -5,7 +5,7 @@ import json
 import numpy as np
 import pytest
 
-from bert_keras.checkpoints.huggingface.tokenizer import read_rules
+from bert_keras.checkpoints.huggingface.tokenizer import read_tokenizer_json
 from bert_keras.downstream.squad.answers import squad1_scores, squad2_scores
 from bert_keras.downstream.squad.task import SQUAD_TASKS
 from bert_keras.kinds.span import Candidate, Prediction, SpanSettings, predict_answers
@@ -75,7 +75,7 @@ def test_answers_are_substrings_of_the_context(ask, model_outputs, context, star
 
 def test_white_space_is_no_answer_and_does_not_surround_one(ask, subwords):
     """Byte-level BPE has tokens of white space, here the first of two spaces."""
-    rules = rules_vocabulary(read_rules(subwords["roberta"], {}))
+    rules = rules_vocabulary(read_tokenizer_json(subwords["roberta"], {}))
     questions = [ask("the  license ", question="the")]
     tokenizer, sizes = tokenizer_of(rules, lowercase=False), {"max_length": 20, "stride": 9}
     windows = make_windows(questions, tokenizer, max_question_length=4, **sizes)

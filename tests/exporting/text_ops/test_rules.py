@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 import tensorflow as tf
 
-from bert_keras.checkpoints.huggingface.tokenizer import read_rules
+from bert_keras.checkpoints.huggingface.tokenizer import read_tokenizer_json
 from bert_keras.errors import InputError
 from bert_keras.exporting.text_ops.byte_pairs import BytePairs
 from bert_keras.exporting.text_ops.text_to_inputs import MaskedTextToInputs, TextToInputs
@@ -36,7 +36,7 @@ def kind(request):
 
 @pytest.fixture(scope="module")
 def vocabulary(kind, subwords):
-    return rules_vocabulary(read_rules(subwords[kind], {}))
+    return rules_vocabulary(read_tokenizer_json(subwords[kind], {}))
 
 
 @pytest.fixture(scope="module")
@@ -111,7 +111,7 @@ def test_marks_and_letters_that_compose_them_in_any_order(both):
 
 
 def test_a_space_before_each_text_changes_ids_and_has_no_offsets(subwords, tmp_path):
-    rules = read_rules(subwords["roberta"], {"add_prefix_space": True})
+    rules = read_tokenizer_json(subwords["roberta"], {"add_prefix_space": True})
     file = write_vocabulary(rules_vocabulary(rules), tmp_path)
     reader = TextToInputs(file, lowercase=False, max_length=9)
     texts = [*in_graphs(TEXTS), "a", " a", "\na", "\u00a0a", ""]
@@ -128,7 +128,7 @@ def test_invalid_utf8_bytes_are_dropped(both):
 
 def test_a_graph_refers_to_the_trie(subwords):
     """With a constant for each use, the graph of 250,002 tokens had 98 MB."""
-    module = Unigrams(rules_vocabulary(read_rules(subwords["xlm-roberta"], {})))
+    module = Unigrams(rules_vocabulary(read_tokenizer_json(subwords["xlm-roberta"], {})))
     spec = tf.TensorSpec([None], tf.string)
     graph = tf.function(module.__call__, autograph=False).get_concrete_function(spec).graph
     constants = [node for node in graph.as_graph_def().node if node.op == "Const"]
@@ -171,7 +171,7 @@ def test_each_family_has_its_own_mask_token(vocabulary, tmp_path):
     ],
 )
 def test_unsupported_rules_are_refused(subwords, kind, path, value):
-    rules = json.loads(read_rules(subwords[kind], {}))
+    rules = json.loads(read_tokenizer_json(subwords[kind], {}))
     if kind == "roberta":
         rules["model"]["vocab"] |= {"bc": 400, "abc": 401}
     reduce(lambda values, part: values[part], path[:-1], rules)[path[-1]] = value
