@@ -105,8 +105,7 @@ def unexpected_value(name: str, value: object, expected: str) -> InputError:
 def check_least(settings: Any, least: int, *names: str, most: int = LARGEST_COUNT) -> None:
     """Raises InputError if one of the fields `names` is below `least` or above `most`."""
     for name in names:
-        value = getattr(settings, name)
-        if not least <= value <= most:
+        if not least <= (value := getattr(settings, name)) <= most:
             limit = f"at least {least}" if value < least else f"at most {most}"
             raise unexpected_value(name, value, limit)
 
@@ -118,7 +117,7 @@ def check_count(name: str, value: Any, *, least: int = 1) -> None:
         raise unexpected_value(name, quoted(value), f"a whole number, at least {least}")
 
 
-# The texts that `check_range` accepts -> whether a number is in the range
+# Texts that `check_range` accepts and shows as `expected` -> whether a number is in the range
 _RANGES: dict[str, Callable[[float], bool]] = {
     "a number above 0": lambda value: 0 < value < math.inf,
     "0 or a number above it": lambda value: 0 <= value < math.inf,
@@ -130,10 +129,7 @@ _RANGES: dict[str, Callable[[float], bool]] = {
 
 
 def check_range(settings: Any, expected: str, *names: str) -> None:
-    """Raises InputError if a number in one of the fields `names` is not in a range.
-
-    `expected` describes the range in the message, and must be one of the texts in `_RANGES`.
-    """
+    """Raises InputError if a number in one of the fields `names` is not in a range of `_RANGES`."""
     for name in names:
         value = getattr(settings, name)
         for number in value if isinstance(value, tuple) else (value,):

@@ -164,10 +164,8 @@ class Masker:
 def replacement_shares(name: str) -> dict[str, float]:
     """Returns the fields of the policy that a name in `REPLACEMENTS` sets."""
     if name not in REPLACEMENTS:
-        meaning = "percent that become [MASK], stay, become random"
-        raise unexpected_value(
-            "replacement", repr(name), f"one of {', '.join(REPLACEMENTS)} ({meaning})"
-        )
+        known = f"{', '.join(REPLACEMENTS)} (percent that become [MASK], stay, become random)"
+        raise unexpected_value("replacement", repr(name), f"one of {known}")
     mask, _, random = (int(percent) / 100 for percent in name.split("-"))
     return {"mask_share": mask, "random_share": random}
 

@@ -96,10 +96,9 @@ def block_bias(ids_BT: Tensor, *, window: int, is_packed: bool, is_causal: bool,
     size = min(size, length) if isinstance(length, int) else ops.minimum(size, length)
     count = (length + size - 1) // size
     ids_BT11 = ops.expand_dims(ops.cast(ids_BT, "int32"), (2, 3))
-    queries = split_blocks(ids_BT11, size, count, pad_value=OUTSIDE_ID)
+    queries = ops.squeeze(split_blocks(ids_BT11, size, count, pad_value=OUTSIDE_ID), axis=2)
     keys = split_blocks_with_neighbours(ids_BT11, size, count, pad_value=OUTSIDE_ID)
-    queries = ops.squeeze(queries, axis=2)  # [M, B, Q, 1]
-    keys = ops.swapaxes(ops.squeeze(keys, axis=2), 2, 3)  # [M, B, 1, 3 x Q]
+    keys = ops.swapaxes(ops.squeeze(keys, axis=2), 2, 3)  # [M, B, 1, 3 x Q]; queries [M, B, Q, 1]
     is_allowed = ops.equal(queries, keys) if is_packed else keys > 0
     bias = (1.0 - ops.cast(is_allowed, dtype)) * PADDING_SCORE
     key_positions, positions = ops.arange(3 * size) - size, ops.arange(size)[:, None]
@@ -211,10 +210,9 @@ class SelfAttention(BertLayer):
 
     def _swap_heads(self, x):
         """Transposes [B, T, N, H] to [B, N, T, H], and back."""
-        # TensorFlow on a CPU transposes floats by oneDNN, but not doubles. For few tokens oneDNN
-        # takes several times as long.
+        # TensorFlow on a CPU transposes floats, not doubles, by oneDNN: slow for few tokens.
         bits = int(keras.backend.standardize_dtype(x.dtype)[-2:])  # "float32" -> 32
-        can_view_as_double = x.shape[-1] * bits % 64 == 0  # each row of H values
+        can_view_as_double = x.shape[-1] * bits % 64 == 0  # whole doubles in a row of H values
         is_on_cpu = not (IS_JAX or keras.distribution.list_devices("gpu"))
         if can_view_as_double and is_on_cpu and not self.only_basic_ops:
             return _swap_as_doubles(x)
@@ -231,8 +229,7 @@ class SelfAttention(BertLayer):
             length = ops.shape(per_position)[0] // num_rows  # only its length is used, B x T
         query_BTNH, key_BTNH, value_BTNH = self._project(hidden, (batch, length), pattern)
 
-        # With four dimensions, [A, N, Q, H], oneDNN fuses scale, product and bias.
-        def merge(x_MBNQH):
+        def merge(x_MBNQH):  # to [A, N, Q, H], of which oneDNN fuses scale, product and bias
             return ops.reshape(x_MBNQH, (-1, *ops.shape(x_MBNQH)[2:]))
 
         context_ANQH, probabilities = self._attend(
@@ -272,10 +269,7 @@ class SelfAttention(BertLayer):
         return rotate(query, pattern.rotation), rotate(key, pattern.rotation), value
 
     def _attend(self, query_BNTH, key_BNTH, value_BNTH, bias, *, training):
-        """Returns context and probabilities.
-
-        For a BlockPattern, queries are [A, N, Q, H], and keys and values [A, N, 3 x Q, H].
-        """
+        """Returns context and probabilities; in blocks, [A, N, Q, H] attends to [A, N, 3Q, H]."""
         precise = keras.backend.result_type(self.compute_dtype, "float32")
         # With the scale before the product, oneDNN fuses scale, product and bias.
         query_BNTH = query_BNTH * (1.0 / math.sqrt(query_BNTH.shape[-1]))
