@@ -94,9 +94,9 @@ class TrainingCheckpoints(keras.callbacks.Callback):
         stored = {name: array.shape for name, array in arrays.items()}
         own = {name: tuple(v.shape) for name, v in self.variables.items()} | {"lowest_loss": ()}
         for name in own | stored:
-            found, expected = (shapes.get(name, "missing") for shapes in (stored, own))
-            if found != expected:
-                raise unusable_error(path, f"does not fit: {name} is {found}, in this run {expected}")
+            found, needed = (shapes.get(name, "missing") for shapes in (stored, own))
+            if found != needed:
+                raise unusable_error(path, f"does not fit: {name} is {found}, in this run {needed}")
 
     @property
     def step(self) -> int:
