@@ -97,23 +97,27 @@ def suggest_keyword_names(function: Function) -> Function:
     return call  # pyright: ignore[reportReturnType]
 
 
+def unexpected_value(name: str, value: object, expected: str) -> InputError:
+    """Returns the error for a value that is not as `expected`."""
+    return InputError(f"{name} is {value}; expected {expected}")
+
+
 def check_least(settings: Any, least: int, *names: str, most: int = LARGEST_COUNT) -> None:
     """Raises InputError if one of the fields `names` is below `least` or above `most`."""
     for name in names:
-        value = getattr(settings, name)
-        if not least <= value <= most:
+        if not least <= (value := getattr(settings, name)) <= most:
             limit = f"at least {least}" if value < least else f"at most {most}"
-            raise InputError(f"{name} is {value}; expected {limit}")
+            raise unexpected_value(name, value, limit)
 
 
 def check_count(name: str, value: Any, *, least: int = 1) -> None:
     """Raises InputError unless an argument is None or a whole number of at least `least`."""
     is_number = isinstance(value, numbers.Integral) and not isinstance(value, bool)
     if value is not None and not (is_number and int(value) >= least):
-        raise InputError(f"{name} is {quoted(value)}; expected a whole number, at least {least}")
+        raise unexpected_value(name, quoted(value), f"a whole number, at least {least}")
 
 
-# Name of a range in error messages -> whether a number is in the range
+# Texts that `check_range` accepts and shows as `expected` -> whether a number is in the range
 _RANGES: dict[str, Callable[[float], bool]] = {
     "a number above 0": lambda value: 0 < value < math.inf,
     "0 or a number above it": lambda value: 0 <= value < math.inf,
@@ -130,7 +134,7 @@ def check_range(settings: Any, expected: str, *names: str) -> None:
         value = getattr(settings, name)
         for number in value if isinstance(value, tuple) else (value,):
             if not _RANGES[expected](number):
-                raise InputError(f"{name} is {number}; expected {expected}")
+                raise unexpected_value(name, number, expected)
 
 
 def check_choice(settings: Any, name: str, known: Iterable[str]) -> None:

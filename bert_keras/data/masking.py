@@ -6,7 +6,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from bert_keras.errors import check_choice, check_least, check_name, check_range
+from bert_keras.errors import check_choice, check_least, check_range, unexpected_value
 from bert_keras.fields import setting
 from bert_keras.text.packing import span_indices
 from bert_keras.text.vocab import Vocabulary, is_unused
@@ -39,7 +39,7 @@ class MaskingPolicy:
     max_ngram: int = setting(1, "longest n-gram of units chosen together; length n has weight 1/n")
 
     def __post_init__(self):
-        check_range(self, "more than 0, up to 1", "mask_rate")  # key of errors._RANGES, and message
+        check_range(self, "more than 0, up to 1", "mask_rate")
         check_least(self, 1, "max_predictions")
         check_least(self, 1, "max_ngram", most=1_000)
         check_choice(self, "unit", UNITS)
@@ -128,7 +128,7 @@ class Masker:
                 return choose_tokens(candidates, quotas=quotas, generator=generator)
             is_continuation_BT = np.zeros_like(candidates)
         elif is_continuation_BT is None:
-            is_continuation_BT = self.token_is_continuation[input_ids]
+            is_continuation_BT = self._is_continuation_V[input_ids]
         words = group_words(candidates, is_continuation_BT=is_continuation_BT)
         return choose_words(words, quotas=quotas, max_ngram=max_ngram, generator=generator)
 
@@ -149,8 +149,7 @@ class Masker:
         return ~np.isin(np.arange(len(self.vocabulary)), fixed)
 
     @cached_property
-    def token_is_continuation(self) -> np.ndarray:
-        """Whether each token of the vocabulary continues a word, bool [V]."""
+    def _is_continuation_V(self) -> np.ndarray:
         return np.array(list(map(self.vocabulary.continues, self.vocabulary.tokens)))
 
     @cached_property
@@ -164,7 +163,9 @@ class Masker:
 
 def replacement_shares(name: str) -> dict[str, float]:
     """Returns the fields of the policy that a name in `REPLACEMENTS` sets."""
-    check_name(name, REPLACEMENTS, what="replacement (percent: [MASK]-same-random)")
+    if name not in REPLACEMENTS:
+        known = f"{', '.join(REPLACEMENTS)} (percent that become [MASK], stay, become random)"
+        raise unexpected_value("replacement", repr(name), f"one of {known}")
     mask, _, random = (int(percent) / 100 for percent in name.split("-"))
     return {"mask_share": mask, "random_share": random}
 
@@ -233,32 +234,31 @@ def choose_words(
     shuffled = np.arange(len(starts), dtype=np.int32)
     weights = np.cumsum(1 / np.arange(1, max_ngram + 1))
     # One entry for each row that is not complete: `shuffled[lower:upper]` are the words that were
-    # not drawn yet, and `space` is the number of tokens that the row may still choose.
+    # not drawn yet, and `room` is the number of tokens that the row may still choose.
     is_open = (row_starts[1:] > row_starts[:-1]) & (quotas > 0)
-    lower, upper, space = row_starts[:-1][is_open], row_starts[1:][is_open], quotas[is_open]
+    lower, upper, room = row_starts[:-1][is_open], row_starts[1:][is_open], quotas[is_open]
     while len(lower):
         # Draws from [lower, upper) of each row, uniformly except for rounding by up to 2^-32.
         bits = generator.integers(0, 1 << 32, len(lower), np.uint32).astype(np.int64)
         drawn = lower + (bits * (upper - lower) >> 32)
         word = shuffled[drawn]
         shuffled[drawn] = shuffled[lower]
-        fits = ~is_chosen[word] & (ends[word] - starts[word] <= space)
-        word = last = word[fits]
+        fits = ~is_chosen[word] & (ends[word] - starts[word] <= room)
+        word = last_word = word[fits]
         if max_ngram > 1:
-            room = space[fits]
-            max_offset, is_free = np.zeros(len(word), np.int64), np.ones(len(word), bool)
+            max_offset, can_extend = np.zeros(len(word), np.int64), np.ones(len(word), bool)
             for offset in range(1, max_ngram):
-                last = np.minimum(word + offset, len(is_chosen) - 1)
-                is_free &= (word + offset == last) & follows[last] & ~is_chosen[last]
-                is_free &= ends[last] - starts[word] <= room
-                max_offset += is_free
+                next_word = np.minimum(word + offset, len(is_chosen) - 1)
+                can_extend &= (word + offset == next_word) & follows[next_word]
+                can_extend &= ~is_chosen[next_word] & (ends[next_word] - starts[word] <= room[fits])
+                max_offset += can_extend
             draw = generator.random(len(word)) * weights[max_offset]
-            last = word + np.searchsorted(weights, draw, side="right").astype(np.int32)
+            last_word = word + np.searchsorted(weights, draw, side="right").astype(np.int32)
         for offset in range(max_ngram):
-            is_chosen[word[word + offset <= last] + offset] = True
-        space[fits] -= ends[last] - starts[word]
+            is_chosen[word[word + offset <= last_word] + offset] = True
+        room[fits] -= ends[last_word] - starts[word]
         lower = lower + 1
-        is_open = (space > 0) & (lower < upper)
+        is_open = (room > 0) & (lower < upper)
         if not is_open.all():
-            lower, upper, space = lower[is_open], upper[is_open], space[is_open]
+            lower, upper, room = lower[is_open], upper[is_open], room[is_open]
     return span_indices(starts[is_chosen], (ends - starts)[is_chosen])

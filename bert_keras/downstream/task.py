@@ -155,7 +155,7 @@ class Task(abc.ABC, Generic[Example, EncodedExamples, Prediction]):
         return None
 
     def trained(self, model: "keras.Model") -> "keras.Model":
-        """Returns the part of the task's model that is trained."""
+        """Returns the part of the task's model whose weights are trained, by default all of it."""
         return model
 
     def prepared(

@@ -226,7 +226,7 @@ def write_litert(
 
     traceable: Any = tf.function(logits, autograph=False)
     attentions = [block.attention for block in getattr(model, "encoder", model).blocks]
-    with servable.set_while_tracing(attentions, "is_plain"):
+    with servable.set_while_tracing(attentions, "only_basic_ops"):
         function = traceable.get_concrete_function(**specs)
     module: Any = tf.Module()
     module.weights = [each.value for each in model.weights]

@@ -10,8 +10,8 @@ from keras import ops
 from bert_keras.layers import Tensor
 from bert_keras.layers.primitives import IS_JAX, PADDING_SCORE, BertLayer, Dropout, softmax
 
-# Lower than PADDING_SCORE, so that padding without a token in its window attends to the padding
-# in the window and not to the whole row.
+# Must be far below PADDING_SCORE: a query whose window holds only padding then attends only within
+# its window, so BlockPattern and FullPattern give equal results.
 FAR_SCORE = 2 * PADDING_SCORE
 OUTSIDE_ID = -1  # sequence id of the positions before and after a row
 LEAST_BLOCK = 32  # tokens; smaller matrix products are slow
@@ -95,11 +95,10 @@ def block_bias(ids_BT: Tensor, *, window: int, is_packed: bool, is_causal: bool,
     length, size = ops.shape(ids_BT)[1], max(window // 2, LEAST_BLOCK)
     size = min(size, length) if isinstance(length, int) else ops.minimum(size, length)
     count = (length + size - 1) // size
-    # Shifted by 1, so that the zeros that pad the blocks become OUTSIDE_ID after the shift back.
-    ids_BT11 = ops.expand_dims(ops.cast(ids_BT, "int32") - OUTSIDE_ID, (2, 3))
-    queries = ops.squeeze(split_blocks(ids_BT11, size, count), axis=2) + OUTSIDE_ID
-    keys = ops.squeeze(split_blocks_with_neighbours(ids_BT11, size, count), axis=2) + OUTSIDE_ID
-    keys = ops.swapaxes(keys, 2, 3)  # [M, B, 1, 3 x Q]; the queries are [M, B, Q, 1]
+    ids_BT11 = ops.expand_dims(ops.cast(ids_BT, "int32"), (2, 3))
+    queries = ops.squeeze(split_blocks(ids_BT11, size, count, pad_value=OUTSIDE_ID), axis=2)
+    keys = split_blocks_with_neighbours(ids_BT11, size, count, pad_value=OUTSIDE_ID)
+    keys = ops.swapaxes(ops.squeeze(keys, axis=2), 2, 3)  # [M, B, 1, 3 x Q]; queries [M, B, Q, 1]
     is_allowed = ops.equal(queries, keys) if is_packed else keys > 0
     bias = (1.0 - ops.cast(is_allowed, dtype)) * PADDING_SCORE
     key_positions, positions = ops.arange(3 * size) - size, ops.arange(size)[:, None]
@@ -110,21 +109,22 @@ def block_bias(ids_BT: Tensor, *, window: int, is_packed: bool, is_causal: bool,
     return ops.expand_dims(bias, 2)
 
 
-def split_blocks(x_BTNH: Tensor, size: Any, count: Any):
-    """Divides T positions into `count` blocks of `size` tokens, padded with 0: [M, B, N, Q, H].
+def split_blocks(x_BTNH: Tensor, size: Any, count: Any, *, pad_value: int = 0):
+    """Divides T positions, padded at the end, into `count` blocks of `size`: [M, B, N, Q, H].
 
     Blocks are the first axis, because TensorFlow slices only the first axis without a copy.
     """
     batch, length, heads, head_size = ops.shape(x_BTNH)
-    x_BTNH = ops.pad(x_BTNH, [[0, 0], [0, count * size - length], [0, 0], [0, 0]])
+    padding = [[0, 0], [0, count * size - length], [0, 0], [0, 0]]
+    x_BTNH = ops.pad(x_BTNH, padding, constant_values=pad_value)
     x_BMQNH = ops.reshape(x_BTNH, (batch, count, size, heads, head_size))
     return ops.transpose(x_BMQNH, (1, 0, 3, 2, 4))
 
 
-def split_blocks_with_neighbours(x_BTNH: Tensor, size: Any, count: Any):
+def split_blocks_with_neighbours(x_BTNH: Tensor, size: Any, count: Any, *, pad_value: int = 0):
     """Same as `split_blocks`, but joins each block with its two neighbours: [M, B, N, 3 x Q, H]."""
-    x_BTNH = ops.pad(x_BTNH, [[0, 0], [size, 0], [0, 0], [0, 0]])
-    x_MBNQH = split_blocks(x_BTNH, size, count + 2)
+    x_BTNH = ops.pad(x_BTNH, [[0, 0], [size, 0], [0, 0], [0, 0]], constant_values=pad_value)
+    x_MBNQH = split_blocks(x_BTNH, size, count + 2, pad_value=pad_value)
     return ops.concatenate([x_MBNQH[:-2], x_MBNQH[1:-1], x_MBNQH[2:]], axis=3)
 
 
@@ -166,7 +166,7 @@ class SelfAttention(BertLayer):
 
     Returns:
         The projected context [X, D] and the attention probabilities before dropout: [B, N, T, T],
-        [M x B, N, Q, 3 x Q] for a BlockPattern, or None for a KernelPattern.
+        [A, N, Q, 3 x Q] for a BlockPattern, where A = M x B, or None for a KernelPattern.
     """
 
     def __init__(
@@ -182,7 +182,7 @@ class SelfAttention(BertLayer):
         self.num_heads, self.has_biases = num_heads, has_biases
         self.initializer_stddev = initializer_stddev
         self.dropout = Dropout(dropout_rate, dtype=self.dtype_policy, name="dropout")
-        self.is_plain = False  # whether only the usual operations may be used, as in LiteRT
+        self.only_basic_ops = False  # set while tracing for LiteRT, which lacks other operations
 
     def build(self, hidden_shape: tuple):
         size = hidden_shape[-1]
@@ -210,9 +210,13 @@ class SelfAttention(BertLayer):
 
     def _swap_heads(self, x):
         """Transposes [B, T, N, H] to [B, N, T, H], and back."""
+        # TensorFlow on a CPU transposes floats, not doubles, by oneDNN: slow for few tokens.
         bits = int(keras.backend.standardize_dtype(x.dtype)[-2:])  # "float32" -> 32
-        is_plain = IS_JAX or x.shape[-1] * bits % 64 or keras.distribution.list_devices("gpu")
-        return ops.transpose(x, (0, 2, 1, 3)) if self.is_plain or is_plain else _swap_as_doubles(x)
+        can_view_as_double = x.shape[-1] * bits % 64 == 0  # whole doubles in a row of H values
+        is_on_cpu = not (IS_JAX or keras.distribution.list_devices("gpu"))
+        if can_view_as_double and is_on_cpu and not self.only_basic_ops:
+            return _swap_as_doubles(x)
+        return ops.transpose(x, (0, 2, 1, 3))
 
     def _attend_in_blocks(self, hidden, pattern, *, training):
         count, batch, _, size, _ = ops.shape(pattern.bias)
@@ -225,17 +229,17 @@ class SelfAttention(BertLayer):
             length = ops.shape(per_position)[0] // num_rows  # only its length is used, B x T
         query_BTNH, key_BTNH, value_BTNH = self._project(hidden, (batch, length), pattern)
 
-        def merge(x_MBNQH):  # with four dimensions, oneDNN fuses scale, product and bias
+        def merge(x_MBNQH):  # to [A, N, Q, H], of which oneDNN fuses scale, product and bias
             return ops.reshape(x_MBNQH, (-1, *ops.shape(x_MBNQH)[2:]))
 
-        context_XNQH, probabilities = self._attend(
+        context_ANQH, probabilities = self._attend(
             merge(split_blocks(query_BTNH, size, count)),
             merge(split_blocks_with_neighbours(key_BTNH, size, count)),
             merge(split_blocks_with_neighbours(value_BTNH, size, count)),
             merge(pattern.bias),
             training=training,
         )
-        context_MBNQH = ops.reshape(context_XNQH, (count, batch, *ops.shape(context_XNQH)[1:]))
+        context_MBNQH = ops.reshape(context_ANQH, (count, batch, *ops.shape(context_ANQH)[1:]))
         context_BMQNH = ops.transpose(context_MBNQH, (1, 0, 3, 2, 4))
         context_BTD = ops.reshape(context_BMQNH, (batch, count * size, hidden.shape[-1]))
         return context_BTD[:, :length], probabilities
@@ -265,7 +269,7 @@ class SelfAttention(BertLayer):
         return rotate(query, pattern.rotation), rotate(key, pattern.rotation), value
 
     def _attend(self, query_BNTH, key_BNTH, value_BNTH, bias, *, training):
-        """Returns context and probabilities; in blocks, B is M x B, and T is Q or 3 x Q (keys)."""
+        """Returns context and probabilities; in blocks, [A, N, Q, H] attends to [A, N, 3Q, H]."""
         precise = keras.backend.result_type(self.compute_dtype, "float32")
         # With the scale before the product, oneDNN fuses scale, product and bias.
         query_BNTH = query_BNTH * (1.0 / math.sqrt(query_BNTH.shape[-1]))
@@ -278,8 +282,7 @@ class SelfAttention(BertLayer):
 
 @ops.custom_gradient
 def _swap_as_doubles(x):
-    # TensorFlow transposes floats by oneDNN, which takes several times as long for few tokens, and
-    # tries it for integers, too, with an error in the log.
+    # Not as integers: TensorFlow tries oneDNN for them, too, with an error in the log.
     def swap(x):
         return ops.view(ops.transpose(ops.view(x, "float64"), (0, 2, 1, 3)), x.dtype)
 

@@ -4,7 +4,6 @@ import dataclasses
 import sys
 from collections.abc import Mapping, Sequence
 from functools import cached_property
-from itertools import accumulate
 from pathlib import Path
 from typing import Any
 
@@ -39,11 +38,11 @@ class TaskRun:
 
     Attributes:
         task: The task, with its labels.
-        steps_per_epoch: The number of steps that read every training row once.
+        steps_per_epoch: The number of batches that contain every training row once.
         num_steps: The number of steps of the whole run.
-        model: The complete model of the task.
-        trained: The compiled model for `fit`: the part of `model` that is trained, or with a
-            teacher its `Distiller`.
+        model: The complete model of the task, whose outputs are the predictions.
+        trained: The compiled model for `fit`: the part of `model` whose weights are trained, and
+            with a teacher the `Distiller` around it.
 
     Example:
 
@@ -82,12 +81,10 @@ class TaskRun:
         self._encoded = self.task.encode(self.examples, tokenizer)
         self._dev_encoded = self.task.encode_to_score(self.dev_examples, tokenizer)
         print_num_truncated(self._encoded, self._dev_encoded, max_length=self.task.max_length)
-        order = {"batch_size": self.recipe.batch_size, "seed": self.recipe.seed}
-        num_rows = enumerate(accumulate(map(len, self._encoded.shuffled_batches(**order))), start=1)
-        self.steps_per_epoch = next(n for n, rows in num_rows if rows == len(self._encoded))
+        self.steps_per_epoch = self._count_batches()
         self.num_steps = self.recipe.num_epochs * self.steps_per_epoch
         if self.num_steps < 100:
-            remedy = "try --batch-size 8 --epochs 8 (batch_size=8, num_epochs=8)"
+            remedy = "try 8 epochs and a batch size of 8"
             print_field("steps", f"only {self.num_steps} training steps; {remedy}", file=sys.stderr)
         self.metadata, self.teacher = self._build_metadata(), None
         if self.distillation is not None:
@@ -96,6 +93,15 @@ class TaskRun:
         keras.utils.set_random_seed(self.recipe.seed)
         self.model = self._build_model()
         self.trained = self._compile_trained()
+
+    def _count_batches(self) -> int:
+        """Returns the batches of an epoch, of which `DistinctTexts` makes several smaller ones."""
+        recipe, num_rows, num_batches = self.recipe, 0, 0
+        batches = self._encoded.shuffled_batches(batch_size=recipe.batch_size, seed=recipe.seed)
+        while num_rows < len(self._encoded):
+            num_rows += len(next(batches))
+            num_batches += 1
+        return num_batches
 
     def _check_settings(self, task: Task) -> None:
         """Raises InputError for settings that the task or the checkpoint cannot use."""
@@ -106,9 +112,10 @@ class TaskRun:
         if not KINDS[task.model].reads_pooled_output:
             unused.append("classifier_pooling")
         check_unused(self.recipe, *unused, reason=f"on the task {task.name}")
-        has_logits = not task.freezes_encoder and task.embedding(source) is None
-        if self.distillation is not None and not has_logits:
-            raise InputError(f"{task.name} trains no encoder with logits; leave teacher out")
+        can_distil = not task.freezes_encoder and task.embedding(source) is None
+        if self.distillation is not None and not can_distil:
+            problem = f"{task.name} freezes its encoder or outputs embeddings"
+            raise InputError(f"{problem}, so it cannot be distilled; remove teacher")
 
     def _build_metadata(self) -> ModelMetadata:
         task, recipe, source = self.task, self.recipe, self.checkpoint.metadata
@@ -134,11 +141,11 @@ class TaskRun:
 
     def _build_model(self) -> keras.Model:
         """Builds the model with the weights of the checkpoint or with random weights."""
-        Model, metadata = MODELS[self.task.model], self.metadata
+        model_class, metadata = MODELS[self.task.model], self.metadata
         if self.recipe.initial_weights == "random":
-            model = Model.from_metadata(metadata)
+            model = model_class.from_metadata(metadata)
         else:
-            model = Model.from_checkpoint(
+            model = model_class.from_checkpoint(
                 self.checkpoint, metadata=metadata, source=self.pretrained, new=self._new_parts()
             )
             print(model.load_report)
@@ -146,7 +153,7 @@ class TaskRun:
         return model
 
     def _new_parts(self) -> set[str]:
-        """Returns the parts that start with random weights: absent parts, heads of other tasks."""
+        """Returns the random parts: those the checkpoint lacks, and heads of another task."""
         heads = KINDS[self.metadata.model].heads
         new = set(missing_parts(self.checkpoint, heads=heads, metadata=self.metadata))
         old_task, new_task = (
@@ -156,16 +163,16 @@ class TaskRun:
         return new if old_task == new_task else {*new, *heads}
 
     def _compile_trained(self) -> keras.Model:
-        """Returns the compiled part that is trained, in a Distiller if there is a teacher."""
+        """Returns the compiled model for `fit`; see the attribute `trained`."""
         recipe = self.recipe
-        trained = student = self.task.trained(self.model)
+        trained_model = student = self.task.trained(self.model)
         self._predictor = Predictor(student)
         if self.teacher is not None:
             student.compile(**_compile_arguments(self.task))
-            trained = self.teacher.teach(student, metadata=self.metadata)
+            trained_model = self.teacher.teach(student, metadata=self.metadata)
         warmup = int(recipe.warmup_ratio * self.num_steps)
         steps = {"num_steps": self.num_steps, "num_warmup_steps": warmup}
-        trained.compile(
+        trained_model.compile(
             optimizer=BertAdamW(
                 LinearWarmupDecay(recipe.learning_rate, **steps),
                 weight_decay_rate=recipe.weight_decay_rate,
@@ -175,7 +182,7 @@ class TaskRun:
             gradient_accumulation_steps=recipe.gradient_accumulation_steps,
             **_compile_arguments(self.task),
         )
-        return trained
+        return trained_model
 
     @cached_property
     def rows(self) -> Encoded:
@@ -194,7 +201,7 @@ class TaskRun:
 
     @property
     def train(self):
-        """The batches for `fit`: a `tf.data.Dataset` with TensorFlow, `Batches` with JAX."""
+        """The training batches for `fit`: a `tf.data.Dataset`, or `Batches` with JAX."""
         return self.batches.for_fit()
 
     def dev_outputs(self) -> tuple[Outputs, float | None]:

@@ -62,7 +62,7 @@ class TrainingCheckpoints(keras.callbacks.Callback):
             **{f"dropout/{index}": seed for index, seed in enumerate(seed_states(model))},
         }
         self.lowest_loss = math.inf  # the lowest mean loss of an epoch; see `Guard`
-        self.is_terminated = False  # whether the process has received SIGTERM
+        self.received_sigterm = False
 
     def restore(self) -> int:
         """Loads the newest state that can be read, if any; returns the optimizer's step."""
@@ -71,24 +71,32 @@ class TrainingCheckpoints(keras.callbacks.Callback):
             path = self.folder / f"step-{step}.npz"
             try:
                 with zipfile.ZipFile(path) as archive:
-                    damaged = archive.testzip()
+                    problem = archive.testzip()  # the first member with a wrong checksum, or None
             except (OSError, zipfile.BadZipFile) as error:
-                damaged = str(error)
-            if damaged is not None:
-                print(f"WARNING: {path} is damaged ({damaged}); it is ignored", file=sys.stderr)
+                problem = str(error)
+            if problem is not None:
+                print(f"WARNING: {path} is damaged ({problem}); it is ignored", file=sys.stderr)
                 continue
             with np.load(path) as arrays:
-                has_names = set(arrays.files) == {*self.variables, "lowest_loss"}
+                self._check_shapes(path, arrays)
                 for name, variable in self.variables.items():
-                    if not has_names or (value := arrays[name]).shape != tuple(variable.shape):
-                        raise unusable_error(path, "has other weights than the model of this run")
-                    variable.assign(value)
+                    variable.assign(arrays[name])
                 self.lowest_loss = float(arrays["lowest_loss"])
-            self._delete_old()
+            if is_chief():
+                self._delete_old()
             return self.step
         if steps:
             raise unusable_error(self.folder, "has no state that can be read")
         return self.step
+
+    def _check_shapes(self, path: Path, arrays: Mapping[str, np.ndarray]) -> None:
+        """Raises InputError unless a state has the names and shapes of this run's variables."""
+        stored = {name: array.shape for name, array in arrays.items()}
+        own = {name: tuple(v.shape) for name, v in self.variables.items()} | {"lowest_loss": ()}
+        for name in own | stored:
+            found, needed = (shapes.get(name, "missing") for shapes in (stored, own))
+            if found != needed:
+                raise unusable_error(path, f"does not fit: {name} is {found}, in this run {needed}")
 
     @property
     def step(self) -> int:
@@ -106,7 +114,7 @@ class TrainingCheckpoints(keras.callbacks.Callback):
     def _delete_old(self) -> None:
         """Deletes all but the newest states, and the partial state of a killed run."""
         old = [self.folder / f"step-{step}.npz" for step in saved_steps(self.folder)[: -self.keep]]
-        for path in (*old, *self.folder.glob(".step-*.part")) if is_chief() else ():
+        for path in (*old, *self.folder.glob(".step-*.part")):
             path.unlink()
 
     @contextlib.contextmanager
@@ -121,7 +129,7 @@ class TrainingCheckpoints(keras.callbacks.Callback):
             return
 
         def on_signal(signal_number, frame):
-            self.is_terminated = True
+            self.received_sigterm = True
 
         previous = signal.signal(signal.SIGTERM, on_signal)
         try:
@@ -131,17 +139,14 @@ class TrainingCheckpoints(keras.callbacks.Callback):
 
     def on_train_batch_end(self, batch: int, logs: dict | None = None):
         # In the last step of an epoch or of the run, on_epoch_end handles the signal.
-        if (
-            self.is_terminated
-            and batch + 1 != self.params["steps"]
-            and not self.model.stop_training
-        ):
+        is_last = batch + 1 == self.params["steps"] or self.model.stop_training
+        if self.received_sigterm and not is_last:
             self._end()
 
     def on_epoch_end(self, epoch: int, logs: dict | None = None):
         if (epoch + 1) % self.epochs_per_save == 0:
             self.save()
-        if self.is_terminated:
+        if self.received_sigterm:
             self._end()
 
     def _end(self) -> None:
@@ -185,8 +190,9 @@ class Guard(keras.callbacks.Callback):
             )
         if loss > MAX_LOSS_RATIO * lowest:
             raise InputError(
-                f"the loss is {loss:.4g} at step {checkpoints.step:,}, after {lowest:.4g}; start "
-                "again in another folder with a lower learning_rate or a longer warmup"
+                f"the loss is {loss:.4g} at step {checkpoints.step:,}; the lowest epoch mean so "
+                f"far was {lowest:.4g}; start again in another folder with a lower learning_rate "
+                "or a longer warmup"
             )
         checkpoints.lowest_loss = min(loss, lowest) if math.isfinite(loss) else lowest
 

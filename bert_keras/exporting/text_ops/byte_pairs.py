@@ -105,7 +105,7 @@ class BytePairs(tf.Module):
             source_starts = tf.where(starts == ends, source_ends, source_starts)
             return word_ops.TextTokens(ids, source_starts, source_ends, source)
 
-    def _ids(self, points: word_ops.Points, kinds: tf.Tensor) -> tf.RaggedTensor:
+    def _ids(self, points: word_ops.CodePoints, kinds: tf.Tensor) -> tf.RaggedTensor:
         """Returns token ids, int32 [B,(tokens)], of texts and the kinds of their characters."""
         added_ids, is_inside = self._added(points)
         is_added, is_end = added_ids != _NONE, kinds == _END
@@ -129,7 +129,7 @@ class BytePairs(tf.Module):
         splits = tf.gather(word_ops.num_before(starts_word & tf.logical_not(is_end)), points.splits)
         return word_ops.merge_rows(of_words, splits)
 
-    def _added(self, points: word_ops.Points) -> tuple[tf.Tensor, tf.Tensor]:
+    def _added(self, points: word_ops.CodePoints) -> tuple[tf.Tensor, tf.Tensor]:
         """Returns the added token at each code point, or _NONE, and whether it began before."""
         if not self._added_pattern:
             return tf.fill(tf.shape(points.values), _NONE), points.values < 0
@@ -170,26 +170,26 @@ class BytePairs(tf.Module):
         return ids, word_ids
 
 
-def _starts_word(points: tf.Tensor, kinds: tf.Tensor) -> tf.Tensor:
+def _starts_word(values: tf.Tensor, kinds: tf.Tensor) -> tf.Tensor:
     """Returns whether a word begins at each code point, bool [N]."""
     # The pattern is 's|'t|'re|'ve|'m|'ll|'d| ?L+| ?N+| ?[^\sLN]+|\s+(?!\S)|\s+
     changes = kinds != word_ops.previous(kinds)
     starts_word = tf.where(
         kinds == _SPACE,
         changes | word_ops.following((kinds != _END) & (kinds != _SPACE)),
-        (changes & tf.logical_not(word_ops.previous(points == _SPACE_POINT))) | (kinds == _END),
+        (changes & tf.logical_not(word_ops.previous(values == _SPACE_POINT))) | (kinds == _END),
     )
     for ending in ("s", "t", "m", "d", "re", "ve", "ll"):  # after an apostrophe
-        is_contraction = starts_word & (points == _APOSTROPHE)
+        is_contraction = starts_word & (values == _APOSTROPHE)
         for distance, letter in enumerate(ending, start=1):
-            is_contraction &= word_ops.following(points == ord(letter), distance)
+            is_contraction &= word_ops.following(values == ord(letter), distance)
         starts_word &= tf.logical_not(word_ops.previous(is_contraction))
         starts_word |= word_ops.previous(is_contraction, 1 + len(ending))
     return starts_word
 
 
 @cache
-def _kinds() -> word_ops.PointTable:
+def _kinds() -> word_ops.CodePointTable:
     """Returns the kind of each character: `tokenizers` joins neighbors of one kind to a word."""
     split = ByteLevel(add_prefix_space=False).pre_tokenize_str
 

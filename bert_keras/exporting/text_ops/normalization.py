@@ -58,7 +58,7 @@ class Normalization(tf.Module):
         self._replacements = _replacements([*steps.values()])
         self._graphemes = Graphemes(charsmap) if charsmap else None
 
-    def __call__(self, points: word_ops.Points) -> word_ops.Points:
+    def __call__(self, points: word_ops.CodePoints) -> word_ops.CodePoints:
         """Returns normalized texts with a space after each; the indices are as in `tokenizers`."""
         if self._has_quotes:  # of two equal ones, the second is replaced and the first dropped
             is_quote = [points.values == ord(quote) for quote in _QUOTES]
@@ -97,7 +97,7 @@ class Composition(tf.Module):
         super().__init__()
         self._composites = _table_of_pairs(_compositions())
 
-    def __call__(self, points: word_ops.Points) -> word_ops.Points:
+    def __call__(self, points: word_ops.CodePoints) -> word_ops.CodePoints:
         """Returns texts in NFC; a composed character has the index of its first character."""
         numbered = points._replace(source_indices=tf.range(tf.size(points.values, tf.int64)))
         decomposed = word_ops.replace_points(numbered, _decompositions())
@@ -111,11 +111,11 @@ class Composition(tf.Module):
         composed = word_ops.make_points(composed.values, composed.splits)
         return composed._replace(source_indices=indices)
 
-    def _compose(self, points: word_ops.Points) -> word_ops.Points:
+    def _compose(self, points: word_ops.CodePoints) -> word_ops.CodePoints:
         """Composes in each step the first possible pair of each starter, a character of class 0."""
         # Here, `source_indices` is by how many characters each character makes the text longer.
 
-        def composites_of(points: word_ops.Points) -> tuple[tf.Tensor, tf.Tensor]:
+        def composites_of(points: word_ops.CodePoints) -> tuple[tf.Tensor, tf.Tensor]:
             """Returns each character's composite with its starter, or _NONE, and the starter."""
             classes = points.properties
             is_starter = (classes == 0) | (tf.range(tf.size(classes)) == 0)
@@ -150,7 +150,7 @@ class Composition(tf.Module):
             lambda points, composites, starters: tf.reduce_any(composites != _NONE),
             step,
             (points, *composites_of(points)),
-            shape_invariants=(word_ops.Points(shape, shape, shape, shape), shape, shape),
+            shape_invariants=(word_ops.CodePoints(shape, shape, shape, shape), shape, shape),
         )
         return points
 
@@ -158,8 +158,8 @@ class Composition(tf.Module):
 def _table_of_pairs(values: dict[str, str]) -> tf.lookup.StaticHashTable:
     """Returns a table from first * _POINTS + second of two code points to a third, or _NONE."""
     pairs = np.array([[*map(ord, pair)] for pair in values], np.int64).reshape(-1, 2)
-    points = np.array([*map(ord, values.values())], np.int32)
-    return word_ops.make_hash_table(pairs @ [_POINTS, 1], points, default=_NONE)
+    thirds = np.array([*map(ord, values.values())], np.int32)
+    return word_ops.make_hash_table(pairs @ [_POINTS, 1], thirds, default=_NONE)
 
 
 def _sources(growth: tf.Tensor) -> tf.Tensor:
@@ -195,7 +195,7 @@ def _decompositions() -> word_ops.Replacements:
 
 
 @cache
-def _combining_classes() -> word_ops.PointTable:
+def _combining_classes() -> word_ops.CodePointTable:
     """Returns the combining class of each code point that `tokenizers` sorts, 0 elsewhere."""
     normalize = normalizers.NFD().normalize_str
 
@@ -231,7 +231,7 @@ class Graphemes(tf.Module):
         }
         self._values = _table_of_pairs(values)
 
-    def __call__(self, points: word_ops.Points) -> word_ops.Points:
+    def __call__(self, points: word_ops.CodePoints) -> word_ops.CodePoints:
         """Returns normalized texts with the same source indices as `tokenizers`."""
         kinds = word_ops.look_up(_grapheme_kinds(), points.values)
         ends = points.splits[1:, None] - 1  # the space after each text
@@ -269,7 +269,7 @@ class Graphemes(tf.Module):
 
 
 @cache
-def _grapheme_kinds() -> word_ops.PointTable:
+def _grapheme_kinds() -> word_ops.CodePointTable:
     """Returns how each code point divides graphemes by the tables of `tokenizers`."""
     # This normalizer makes one character of a grapheme of at most _MAX_BYTES.
     units = np.zeros(512, "<u4")

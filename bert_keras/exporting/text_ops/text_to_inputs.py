@@ -37,7 +37,7 @@ class UnitTokens(NamedTuple):
     splits: tf.Tensor  # int64 [B+1], the index of each text's first unit, then W
     starts: tf.Tensor  # int64 [W], the index in `source` of each unit's first character
     ends: tf.Tensor  # int64 [W], one more than the index of its last character
-    source: word_ops.Points  # all texts with a space after each
+    source: word_ops.CodePoints  # all texts with a space after each
 
 
 class TextToInputs(tf.Module):

@@ -28,23 +28,23 @@ SPACE, ALONE, DROPPED, ACCENT, CASED, IGNORABLE = (1 << bit for bit in range(8, 
 COMBINING_CLASS = 0xFF  # the lower 8 bits hold the canonical combining class
 
 
-class PointTable(NamedTuple):
-    """A value for each code point: `values[starts[point // BLOCK] + point % BLOCK]`."""
+class CodePointTable(NamedTuple):
+    """A value for each code point: `values[starts[c // BLOCK] + c % BLOCK]` for c."""
 
     starts: np.ndarray  # int32, the index in `values` at which each block begins
     values: np.ndarray  # int32, the values of all distinct blocks
 
 
 class Replacements(NamedTuple):
-    """The replacement of each code point: replacement n is `points[starts[n] : starts[n + 1]]`."""
+    """The replacement of each code point: n is `code_points[starts[n] : starts[n + 1]]`."""
 
-    indices: PointTable  # the index of each code point's replacement; 0 keeps the code point
-    points: np.ndarray  # int32, the code points of all replacements
-    starts: np.ndarray  # int32, the index in `points` at which each replacement begins
+    indices: CodePointTable  # the index of each code point's replacement; 0 keeps the code point
+    code_points: np.ndarray  # int32, the code points of all replacements
+    starts: np.ndarray  # int32, the index in `code_points` at which each replacement begins
 
 
 @cache
-def property_table() -> PointTable:
+def property_table() -> CodePointTable:
     """Returns the property bits and the canonical combining class of each code point."""
 
     def bits_of(character: str) -> int:
@@ -88,18 +88,18 @@ def make_replacements(texts_of: Callable[[str], Sequence[str]]) -> Replacements:
         ]
 
     table = make_table(indices_of)
-    points = np.array([*map(ord, "".join(replacements))], np.int32)
+    code_points = np.array([*map(ord, "".join(replacements))], np.int32)
     starts = np.cumsum([0, *map(len, replacements)], dtype=np.int32)
-    return Replacements(table, points, starts)
+    return Replacements(table, code_points, starts)
 
 
-def make_table(values_of: Callable[[str], Sequence[int] | np.ndarray]) -> PointTable:
+def make_table(values_of: Callable[[str], Sequence[int] | np.ndarray]) -> CodePointTable:
     """Builds a table of all code points; `values_of` takes the characters of a block."""
     block_starts = range(0, sys.maxunicode + 1, BLOCK)
     blocks = ("".join(map(chr, range(first, first + BLOCK))) for first in block_starts)
     values = np.array([*map(values_of, blocks)], np.int32)
     distinct, block_indices = np.unique(values, axis=0, return_inverse=True)
-    return PointTable(block_indices.reshape(-1).astype(np.int32) * BLOCK, distinct.reshape(-1))
+    return CodePointTable(block_indices.reshape(-1).astype(np.int32) * BLOCK, distinct.reshape(-1))
 
 
 def make_hash_table(keys: Any, values: Any, *, default: int) -> tf.lookup.StaticHashTable:
@@ -147,24 +147,24 @@ def every_second(is_chosen: tf.Tensor) -> tf.Tensor:
     return is_chosen & (tf.math.floormod(offset, 2) == 0)
 
 
-class Points(NamedTuple):
+class CodePoints(NamedTuple):
     """Code points of B texts, one text after another."""
 
     values: tf.Tensor  # int32 [X]
     splits: tf.Tensor  # int64 [B+1], the index of each text's first code point, then X
     properties: tf.Tensor  # int32 [X], property bits and combining class of each
-    source_indices: tf.Tensor  # int64 [X], the index in the source texts of each one's origin
+    source_indices: tf.Tensor  # int64 [X], the index of the source character each came from
 
-    def has_any(self, properties: int) -> tf.Tensor:
+    def has_any(self, bits: int) -> tf.Tensor:
         """Returns whether each code point has any of these property bits, bool [X]."""
-        return self.properties & properties != 0
+        return self.properties & bits != 0
 
-    def map(self, function: Callable[[tf.Tensor], tf.Tensor]) -> "Points":
+    def map(self, function: Callable[[tf.Tensor], tf.Tensor]) -> "CodePoints":
         """Applies `function` to all tensors except `splits`."""
         values, splits, *others = self
-        return Points(function(values), splits, *map(function, others))
+        return CodePoints(function(values), splits, *map(function, others))
 
-    def without(self, is_dropped: tf.Tensor) -> "Points":
+    def without(self, is_dropped: tf.Tensor) -> "CodePoints":
         """Returns the code points for which `is_dropped`, bool [X], is False."""
         is_other = tf.logical_not(is_dropped)
         points = self.map(partial(tf.gather, indices=tf.where(is_other)[:, 0]))
@@ -188,11 +188,11 @@ class Points(NamedTuple):
     def span_texts(self, starts: tf.Tensor, ends: tf.Tensor) -> tf.Tensor:
         """Returns the text of the spans [start, end), string [X]."""
         indices = tf.ragged.range(starts, tf.maximum(starts, ends), row_splits_dtype=tf.int64)
-        points = indices.with_values(tf.gather(self.values, indices.values))
-        return tf.strings.unicode_encode(points, "UTF-8")
+        characters = indices.with_values(tf.gather(self.values, indices.values))
+        return tf.strings.unicode_encode(characters, "UTF-8")
 
     def in_text(self, indices: tf.Tensor, texts: tf.Tensor) -> tf.Tensor:
-        """Converts indices in `values` into indices in their texts, numbered `texts`; int32 [X]."""
+        """Returns each index relative to its text's start, int32; `texts` [X] has text numbers."""
         return tf.cast(indices - tf.gather(self.splits, texts), tf.int32)
 
 
@@ -202,12 +202,12 @@ class TextTokens(NamedTuple):
     ids: tf.RaggedTensor  # int32 [B,(tokens)]
     starts: tf.Tensor  # int64 [tokens], the index in `source` of each token's first character
     ends: tf.Tensor  # int64 [tokens], one more than the index of its last character
-    source: Points  # all texts with one more character after each
+    source: CodePoints  # all texts with one more character after each
 
 
 def split_words(
     text: tf.Tensor, *, lowercase: bool
-) -> tuple[tf.RaggedTensor, tf.RaggedTensor, Points]:
+) -> tuple[tf.RaggedTensor, tf.RaggedTensor, CodePoints]:
     """Splits texts, string [B], into words; with `lowercase` in lower case and without accents.
 
     Returns the code points of the words, int32 [B,(words),(characters)], the index in the source of
@@ -230,58 +230,58 @@ def split_words(
         return words, source_indices, source
 
 
-def decode_points(text: tf.Tensor, *, end: str = " ") -> Points:
+def decode_points(text: tf.Tensor, *, end: str = " ") -> CodePoints:
     """Decodes texts, string [B], without invalid bytes, and with `end`, which separates them."""
     decoded = tf.strings.unicode_decode(text + end, "UTF-8", errors="ignore")
     return make_points(decoded.values, decoded.row_splits)
 
 
-def make_points(values: tf.Tensor, splits: tf.Tensor) -> Points:
-    """Returns code points, int32 [X], as `Points`; `splits` is int64 [B+1]."""
+def make_points(values: tf.Tensor, splits: tf.Tensor) -> CodePoints:
+    """Returns code points, int32 [X], as `CodePoints`; `splits` is int64 [B+1]."""
     indices = tf.range(tf.size(values, tf.int64))
-    return Points(values, splits, look_up(property_table(), values), indices)
+    return CodePoints(values, splits, look_up(property_table(), values), indices)
 
 
-def look_up(table: PointTable, points: tf.Tensor) -> tf.Tensor:
+def look_up(table: CodePointTable, code_points: tf.Tensor) -> tf.Tensor:
     """Returns the value that `table` has for each code point, int32 [X]."""
-    starts = tf.gather(table.starts, tf.bitwise.right_shift(points, BLOCK_BITS))
-    return tf.gather(table.values, starts + (points & (BLOCK - 1)))
+    starts = tf.gather(table.starts, tf.bitwise.right_shift(code_points, BLOCK_BITS))
+    return tf.gather(table.values, starts + (code_points & (BLOCK - 1)))
 
 
-def utf8_widths(points: tf.Tensor) -> tf.Tensor:
+def utf8_widths(values: tf.Tensor) -> tf.Tensor:
     """Returns the number of bytes that UTF-8 uses for each code point, int64 [X]."""
-    return tf.add_n([tf.cast(points >= first, tf.int64) for first in (0, 0x80, 0x800, 0x10000)])
+    return tf.add_n([tf.cast(values >= first, tf.int64) for first in (0, 0x80, 0x800, 0x10000)])
 
 
-def _lowercase_sigmas(points: Points) -> Points:
+def _lowercase_sigmas(points: CodePoints) -> CodePoints:
     """Converts capital sigmas to lower case: to ς at the end of a word, elsewhere to σ."""
-    # Whether the nearest relevant code point before or after each one is a letter. `is_letter` has
-    # one more False at each end, for "none".
-    is_relevant = tf.logical_not(points.has_any(IGNORABLE))
-    is_letter = tf.pad(tf.boolean_mask(points.has_any(CASED), is_relevant), [[1, 1]])
-    index = num_before(is_relevant)
-    after_letter = tf.gather(is_letter, index[:-1])
-    before_letter = tf.gather(is_letter, index[1:] + 1)
-    small = tf.where(after_letter & tf.logical_not(before_letter), _FINAL_SIGMA, _SMALL_SIGMA)
+    # Unicode's condition Final_Sigma: a cased letter precedes and none follows, ignoring
+    # Case_Ignorable. `is_cased` has one more False at each end, for "none".
+    is_considered = tf.logical_not(points.has_any(IGNORABLE))
+    is_cased = tf.pad(tf.boolean_mask(points.has_any(CASED), is_considered), [[1, 1]])
+    index = num_before(is_considered)
+    has_cased_before = tf.gather(is_cased, index[:-1])
+    has_cased_after = tf.gather(is_cased, index[1:] + 1)
+    small = tf.where(has_cased_before & tf.logical_not(has_cased_after), _FINAL_SIGMA, _SMALL_SIGMA)
     return points._replace(values=tf.where(points.values == _CAPITAL_SIGMA, small, points.values))
 
 
-def replace_points(points: Points, replacements: Replacements) -> Points:
+def replace_points(points: CodePoints, replacements: Replacements) -> CodePoints:
     """Replaces each code point by zero, one or several code points."""
-    # Unchanged code points (index 0) are gathered from the text, appended to the replacements.
+    # Gathered from the replacements followed by the text, which has the unchanged ones (index 0).
     index = look_up(replacements.indices, points.values)
     starts = tf.constant(replacements.starts)
-    from_text = len(replacements.points) + tf.range(tf.size(index))
+    from_text = len(replacements.code_points) + tf.range(tf.size(index))
     first = tf.where(index == 0, from_text, tf.gather(starts, index))
     length = tf.gather(starts[1:] - starts[:-1], index)
     indices = tf.ragged.range(first, first + length, row_splits_dtype=tf.int64)
-    values = tf.gather(tf.concat([replacements.points, points.values], axis=0), indices.values)
+    values = tf.gather(tf.concat([replacements.code_points, points.values], 0), indices.values)
     splits = tf.gather(indices.row_splits, points.splits)
     source_indices = tf.gather(points.source_indices, indices.value_rowids())
     return make_points(values, splits)._replace(source_indices=source_indices)
 
 
-def sort_marks(points: Points) -> Points:
+def sort_marks(points: CodePoints) -> CodePoints:
     """Sorts each run of combining marks by combining class, which is NFD's canonical order."""
     classes = tf.cast(points.properties & COMBINING_CLASS, tf.int64)
     marks = tf.where(classes > 0)
