@@ -101,16 +101,21 @@ def check_least(settings: Any, least: int, *names: str, most: int = LARGEST_COUN
     """Raises InputError if one of the fields `names` is below `least` or above `most`."""
     for name in names:
         value = getattr(settings, name)
-        if not least <= value <= most:
-            limit = f"at least {least}" if value < least else f"at most {most}"
-            raise InputError(f"{name} is {value}; expected {limit}")
+        limit = f"at least {least}" if value < least else f"at most {most}"
+        check_value(name, value, least <= value <= most, expected=limit)
+
+
+def check_value(name: str, value: Any, is_valid: bool, *, expected: str) -> None:
+    """Raises InputError, with the value and what was expected, unless the value is valid."""
+    if not is_valid:
+        raise InputError(f"{name} is {quoted(value)}; expected {expected}")
 
 
 def check_count(name: str, value: Any, *, least: int = 1) -> None:
     """Raises InputError unless an argument is None or a whole number of at least `least`."""
     is_number = isinstance(value, numbers.Integral) and not isinstance(value, bool)
-    if value is not None and not (is_number and int(value) >= least):
-        raise InputError(f"{name} is {quoted(value)}; expected a whole number, at least {least}")
+    is_valid = value is None or (is_number and int(value) >= least)
+    check_value(name, value, is_valid, expected=f"a whole number, at least {least}")
 
 
 # Name of a range in error messages -> whether a number is in the range
@@ -129,8 +134,7 @@ def check_range(settings: Any, expected: str, *names: str) -> None:
     for name in names:
         value = getattr(settings, name)
         for number in value if isinstance(value, tuple) else (value,):
-            if not _RANGES[expected](number):
-                raise InputError(f"{name} is {number}; expected {expected}")
+            check_value(name, number, _RANGES[expected](number), expected=expected)
 
 
 def check_choice(settings: Any, name: str, known: Iterable[str]) -> None:
