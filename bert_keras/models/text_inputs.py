@@ -345,10 +345,9 @@ class TextInputs(Pretrained):
     def _text_kind(self) -> Kind:
         """Returns the instance of `self.kind` that reads texts for the model."""
         if self.tokenizer is None:
-            raise InputError(
-                f"this {type(self).__name__} has no tokenizer for texts; set "
-                "model.preprocessor = Preprocessor(tokenizer, max_length=128), or give input_ids"
-            )
+            hint = "set model.preprocessor = Preprocessor(tokenizer, max_length=128)"
+            found = f"this {type(self).__name__} has no tokenizer for texts"
+            raise InputError(f"{found}; {hint}, or give input_ids")
         return self._kind()
 
     def _compile_default(self, kind: Kind, num_steps: int, rate: float | None = None) -> str:
@@ -392,8 +391,7 @@ class TextInputs(Pretrained):
             rows = text_rows.encode_rows(self, self._text_kind(), x, y, weights)
             return keras.utils.unpack_x_y_sample_weight(rows.batch(np.arange(len(rows))))
         if not isinstance(x, Mapping):
-            is_alone = y is None and weights is None
-            return self._encode_batches(x, label_kind, is_alone=is_alone), None, None
+            return self._encode_batches(x, label_kind, y, weights), None, None
         check_inputs(x, self.config)
         if y is not None:
             y = text_rows.checked_targets(self, self._kind(), y, np.shape(x["input_ids"]))
@@ -401,20 +399,19 @@ class TextInputs(Pretrained):
             weights = finite_numbers(weights, name="sample_weight", least=0)
         return x, y, weights
 
-    def _encode_batches(self, x, label_kind: Kind | None, *, is_alone: bool):
+    def _encode_batches(self, x, label_kind: Kind | None, *labels_and_weights):
         """Maps a `tf.data.Dataset` of texts to inputs; of any other iterable, checks a batch."""
         first, x = _first_batch(x)
         texts, labels, weights = keras.utils.unpack_x_y_sample_weight(first)
         are_texts, is_dataset = is_text(texts), hasattr(x, "element_spec")
         columns = keras.tree.flatten(texts) if are_texts and is_dataset else ()
         is_batched = is_dataset and all(column.shape.rank != 0 for column in columns)
-        if not is_alone:
+        if any(each is not None for each in labels_and_weights):
             raise InputError("leave out y and sample_weight: the batches of x have the labels")
         if is_text(labels) or (are_texts and not is_batched):
-            raise InputError(
-                f"the {type(x).__name__} yields {quoted(first)}; expected (texts, ids) or ((texts, "
-                "pairs), ids) of dataset.batch(32), or batches (model.preprocessor(texts), ids)"
-            )
+            found = f"the {type(x).__name__} yields {quoted(first)}"
+            expected = "(texts, ids), as dataset.batch(32) does, or (preprocessor(texts), ids)"
+            raise InputError(f"{found}; expected {expected}; texts may be a pair (firsts, seconds)")
         if not is_dataset:
             self._encode_or_check(texts, labels if label_kind else None, weights)
         elif label_kind is not None and labels is not None:
