@@ -400,7 +400,7 @@ class TextInputs(Pretrained):
         return x, y, weights
 
     def _encode_batches(self, x, label_kind: Kind | None, *labels_and_weights):
-        """Maps a `tf.data.Dataset` of texts to inputs; of any other iterable, checks a batch."""
+        """Maps a `tf.data.Dataset` of texts to inputs, or checks the first batch of an iterable."""
         first, x = _first_batch(x)
         texts, labels, weights = keras.utils.unpack_x_y_sample_weight(first)
         are_texts, is_dataset = is_text(texts), hasattr(x, "element_spec")
