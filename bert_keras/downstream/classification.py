@@ -133,7 +133,7 @@ class ClassificationTask(Task[TextExample, EncodedTexts, LabelPrediction]):
     @property
     def scores(self) -> tuple[str, ...]:
         """Names in SCORES; the first chooses the best checkpoint."""
-        return self.label_scheme.scores
+        return self.label_scheme.metric_names
 
     @property
     def metric(self) -> str:
@@ -188,7 +188,7 @@ class ClassificationTask(Task[TextExample, EncodedTexts, LabelPrediction]):
             return self
         labels = [example.label for example in examples]
         file = examples[0].location.rpartition(", ")[0]
-        classes = self.label_scheme.classes(labels, column=self.label_column, file=file)
+        classes = self.label_scheme.choose_classes(labels, column=self.label_column, file=file)
         return dataclasses.replace(self, labels=classes)
 
     def encode(self, examples: Examples, tokenizer: TextTokenizer) -> EncodedTexts:

@@ -29,9 +29,9 @@ class LabelScheme:
     """Single-label classification; subclasses handle several labels and numbers."""
 
     problem_type = ""  # as in the model metadata
-    scores: tuple[str, ...] = ("accuracy", "macro_f1")  # the first chooses the best checkpoint
+    metric_names: tuple[str, ...] = ("accuracy", "macro_f1")  # the first chooses the checkpoint
     error_columns = ("gold", "predicted", "probability")  # headings of the cells of `error_row`
-    error_order = "the most probable predictions first"
+    error_order_caption = "the most probable predictions first"
 
     def read(self, text: str, *, location: str) -> Any:
         """Returns the label that a text states; raises InputError if it is not a valid label."""
@@ -49,7 +49,7 @@ class LabelScheme:
         """Returns the names of the classes in a label."""
         return (label,)
 
-    def classes(self, labels: Sequence, *, column: str, file: str) -> tuple[str, ...]:
+    def choose_classes(self, labels: Sequence, *, column: str, file: str) -> tuple[str, ...]:
         """Returns the sorted classes in the column of a training file."""
         names = [name for label in labels for name in self.names(label)]
         classes = sorted(set(names))
@@ -99,9 +99,9 @@ class MultiLabel(LabelScheme):
     """Any number of classes, with commas in a file; predicted if the probability is 0.5 or more."""
 
     problem_type = "multi_label_classification"
-    scores = ("micro_f1_of_labels", "macro_f1_of_labels", "subset_accuracy")
+    metric_names = ("micro_f1_of_labels", "macro_f1_of_labels", "subset_accuracy")
     error_columns = ("correct", "missing", "wrong")
-    error_order = "the most wrong labels first"
+    error_order_caption = "the most wrong labels first"
 
     def read(self, text: str, *, location: str):
         names = text.split(",") if text.strip() else ()
@@ -128,9 +128,8 @@ class MultiLabel(LabelScheme):
         return {"loss": keras.losses.BinaryCrossentropy(from_logits=True), "metrics": metrics}
 
     def prediction(self, logits: np.ndarray, classes: Sequence[str]):
-        probabilities = 0.5 * (1.0 + np.tanh(0.5 * logits))  # the sigmoid, without overflow
-        pairs = zip(classes, logits, strict=True)
-        return LabelPrediction(tuple(label for label, logit in pairs if logit >= 0), probabilities)
+        label = tuple(name for name, logit in zip(classes, logits, strict=True) if logit >= 0)
+        return LabelPrediction(label, _sigmoid(logits))
 
     def error_row(self, gold: Any, prediction: LabelPrediction):
         gold, predicted = set(gold), set(self.names(prediction.label))
@@ -142,9 +141,9 @@ class Regression(LabelScheme):
     """A number for each example."""
 
     problem_type = "regression"
-    scores = ("pearson_and_spearman", "pearson", "spearman", "mean_squared_error")
+    metric_names = ("pearson_and_spearman", "pearson", "spearman", "mean_squared_error")
     error_columns = ("gold", "predicted", "difference")
-    error_order = "the largest differences first"
+    error_order_caption = "the largest differences first"
 
     def read(self, text: str, *, location: str):
         try:
@@ -158,7 +157,7 @@ class Regression(LabelScheme):
     def names(self, label: Any):
         return ()
 
-    def classes(self, labels: Sequence, *, column: str, file: str):
+    def choose_classes(self, labels: Sequence, *, column: str, file: str):
         return (column,)  # the output has the name of the column
 
     def targets(self, labels: Sequence, classes: Sequence[str]):
@@ -183,16 +182,21 @@ class SigmoidRegression(Regression):
     problem_type = SIGMOID
 
     def compile_arguments(self):
+        # CrossEncoder trains with binary cross-entropy on logits, as models of several labels do.
         return MULTI_LABEL.compile_arguments()
 
     def prediction(self, logits: np.ndarray, classes: Sequence[str]):
-        return LabelPrediction(float(MULTI_LABEL.prediction(logits, classes).probabilities[0]))
+        return LabelPrediction(float(_sigmoid(logits)[0]))
 
 
 SINGLE_LABEL, MULTI_LABEL, REGRESSION = LabelScheme(), MultiLabel(), Regression()
-# ClassificationTask.kind, a kind of label and not a Kind of model -> scheme
+# Values of the setting `kind` of ClassificationTask, which are kinds of labels -> scheme
 LABEL_SCHEMES = {"one": SINGLE_LABEL, "many": MULTI_LABEL, "number": REGRESSION}
 LABEL_SCHEMES |= {"probability": SigmoidRegression()}
+
+
+def _sigmoid(logits: np.ndarray) -> np.ndarray:
+    return 0.5 * (1.0 + np.tanh(0.5 * logits))  # without overflow
 
 
 def label_scheme(metadata: ModelMetadata) -> LabelScheme:
@@ -246,7 +250,7 @@ class Classifier(Kind):
         return super().encoded(columns, labels)
 
     def targets(self, labels: Any, shape: Sequence = ()):
-        """Returns ids and numbers as they are, and names as `LabelScheme.targets` does."""
+        """Returns class ids or floats; refuses an id that could also be a class name, as "1" is."""
         names, scheme = self.metadata.labels, label_scheme(self.metadata)
         values = [
             scheme.read(value, location=f"text [{index}]") if isinstance(value, str) else value
@@ -258,15 +262,15 @@ class Classifier(Kind):
             return scheme.targets(values, names)
         if scheme is not SINGLE_LABEL:
             return finite_numbers(values)
-        numerals = [float(name) if _NUMBER.fullmatch(name) else math.nan for name in names]
-        return class_ids(values, count=len(names), numerals=numerals)
+        names_as_numbers = [float(name) if _NUMBER.fullmatch(name) else math.nan for name in names]
+        return class_ids(values, count=len(names), names_as_numbers=names_as_numbers)
 
     def class_weights(self, weights: Mapping):
         names = self.metadata.labels
         if label_scheme(self.metadata) is MULTI_LABEL:
-            return super().class_weights(weights)
-        if isinstance(label_scheme(self.metadata), Regression):  # or 0, 1 with a loss of the user
-            return weights
+            return super().class_weights(weights)  # raises InputError
+        if isinstance(label_scheme(self.metadata), Regression):
+            return weights  # the user's own loss may read the one label as classes 0 and 1
         for label in weights:
             check_name(label, (*names, *range(len(names))), what="label")
         return {i: weights.get(name, weights.get(i, 1.0)) for i, name in enumerate(names)}
@@ -316,4 +320,4 @@ class Classifier(Kind):
             sets = [(set(gold), set(predicted)) for gold, predicted in name_pairs]
             sections.append(evaluation.label_scores("Labels", sets))
         columns = ["example", *task.text_columns, *scheme.error_columns]
-        return evaluation.Findings(sections, columns, errors, scheme.error_order)
+        return evaluation.Findings(sections, columns, errors, scheme.error_order_caption)

@@ -167,11 +167,11 @@ def finite_numbers(values: Any, *, name: str = "labels", least: float = -np.inf)
 
 
 def class_ids(
-    labels: Any, *, count: int, rank: int = 1, numerals: Sequence[float] = ()
+    labels: Any, *, count: int, rank: int = 1, names_as_numbers: Sequence[float] = ()
 ) -> np.ndarray:
     """Returns class ids, int32, or numbers for each class if there are more than `rank` axes.
 
-    `numerals` are the names of the classes as numbers. Ids that may be such names are refused.
+    `names_as_numbers` are the names of the classes as numbers; ids that may be names are refused.
     """
     numbers = finite_numbers(labels)
     if numbers.ndim == rank + 1 and numbers.shape[-1] == 1:
@@ -180,8 +180,8 @@ def class_ids(
         return numbers
     found, also = set(numbers.ravel().tolist()), ""
     wrong = found - set(range(count))
-    if found <= set(numerals):
-        wrong = {each for each in found if numerals.index(each) != each}
+    if found <= set(names_as_numbers):
+        wrong = {each for each in found if names_as_numbers.index(each) != each}
         also = ", an id and also the name of another label"
     if wrong:
         expected = f"ids from 0 to {count - 1} or names as strings; a regression needs labels=1"

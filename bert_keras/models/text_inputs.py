@@ -3,6 +3,7 @@
 import dataclasses
 import inspect
 import itertools
+import numbers
 import warnings
 from collections.abc import Iterator, Mapping, Sequence, Set
 from types import GeneratorType
@@ -22,6 +23,7 @@ from bert_keras.errors import (
     print_field,
     quoted,
     suggest_keyword_names,
+    unexpected_value,
 )
 from bert_keras.kinds.kind import Kind, finite_numbers
 from bert_keras.models import text_rows
@@ -31,7 +33,6 @@ from bert_keras.training.optimizer import BertAdamW, LinearWarmupDecay
 
 _BATCH_SIZE = FINE_TUNING["paper"]["batch_size"]
 _FIT_OPTIMIZER = "bert_adamw_of_fit"  # name of the optimizer that `fit` sets without `compile`
-_NUMBER = (int, float, np.floating)
 
 
 class TextInputs(Pretrained):
@@ -128,60 +129,53 @@ class TextInputs(Pretrained):
         check_count("validation_batch_size", validation_batch_size)
         check_count("steps_per_epoch", steps_per_epoch)
         check_count("validation_steps", validation_steps)
-        # Compiles a model with a tokenizer, and again in each call, unless the caller compiled it.
-        compiles = self.tokenizer is not None
-        if self.compiled:
-            compiles = self.optimizer.name == _FIT_OPTIMIZER
-        _check_callbacks(callbacks, sets_rate=compiles)
-        _check_rates(validation_split, learning_rate, sets_rate=compiles)
+        # fit compiles the model in each call unless the caller called compile().
+        is_compiled_by_caller = self.compiled and self.optimizer.name != _FIT_OPTIMIZER
+        uses_default_optimizer = self.tokenizer is not None and not is_compiled_by_caller
+        _check_callbacks(callbacks, uses_default_optimizer=uses_default_optimizer)
+        _check_rates(validation_split, learning_rate, uses_default_optimizer=uses_default_optimizer)
         size = batch_size or _BATCH_SIZE
         validation_size = validation_batch_size or size
+        held_out = validation_split if validation_data is None else 0.0
         encoded_sets: list[Encoded] = []  # `print_num_truncated` counts their truncated texts
 
         # Reading texts and labels may raise an error, so the model is changed only afterwards.
         kind, columns = self._kind(), columns_of(x) if is_text(x) else ()
         if columns:
             kind = self._text_kind() if y is None else self._text_kind().for_labels(y)
-            rows: Any = text_rows.encode_rows(self, kind, columns, y, sample_weight)
-            fraction = validation_split if validation_data is None else 0.0
+            rows = text_rows.encode_rows(self, kind, columns, y, sample_weight)
+            encoded_sets.append(rows)
             labels = [""] * len(columns[0]) if y is None else as_list(y)
-            train_indices, validation_indices = text_rows.hold_out(rows, labels, fraction=fraction)
-            weights = text_rows.weights_by_id(kind, class_weight)
-            if weights and sample_weight is not None:  # Keras takes only one of them
-                factors = text_rows.weights_of(rows.targets[train_indices], weights)
-                rows.weights[train_indices], weights = rows.weights[train_indices] * factors, None
-            make_batches = text_rows.shuffled_batches if shuffle else text_rows.repeated_batches
-            batches = make_batches(rows, train_indices, size)
+            train_indices, validation_indices = text_rows.hold_out(rows, labels, fraction=held_out)
             steps_per_epoch = steps_per_epoch or -(-len(train_indices) // size)
-            data = {"x": batches.for_fit(), "shuffle": False, "class_weight": weights}
+            weight_by_label_id = text_rows.weights_by_id(kind, class_weight)
+            fit_arguments = _text_arguments(rows, train_indices, weight_by_label_id, size, shuffle)
             if len(validation_indices):
                 batches = text_rows.ordered_batches(rows, validation_indices, validation_size)
                 validation_data = batches.for_fit()
-            encoded_sets.append(rows)
         else:
-            x, y, sample_weight = self._encode_or_check(x, y, sample_weight, kind=kind)
-            weights = text_rows.weights_by_id(kind, class_weight)
-            if weights and sample_weight is not None:
-                sample_weight, weights = sample_weight * text_rows.weights_of(y, weights), None
-            data = {"x": x, "y": y, "batch_size": batch_size, "shuffle": shuffle}
-            data |= {"sample_weight": sample_weight, "class_weight": weights}
-            data["validation_split"] = validation_split
+            fit_arguments = self._other_arguments(kind, x, y, sample_weight, class_weight)
+            if held_out and not isinstance(fit_arguments["x"], Mapping):
+                raise InputError("validation_split needs texts or arrays; pass validation_data")
+            fit_arguments |= {"batch_size": batch_size, "shuffle": shuffle}
+            fit_arguments["validation_split"] = validation_split
         if validation_data is not None:
-            more, validation_data = self._encode_validation(kind, validation_data, validation_size)
-            data["validation_data"] = validation_data
-            encoded_sets += more
+            sets, validation_data = self._encode_validation(kind, validation_data, validation_size)
+            fit_arguments["validation_data"] = validation_data
+            encoded_sets += sets
 
-        if compiles:
-            steps = (epochs - initial_epoch) * (steps_per_epoch or _num_batches(data["x"], size))
-            print_field("compiled", self._compile_default(kind, max(1, steps), learning_rate))
+        if uses_default_optimizer:
+            num_batches = steps_per_epoch or _num_batches(fit_arguments["x"], size)
+            steps = max(1, (epochs - initial_epoch) * num_batches)
+            print_field("compiled", self._compile_default(kind, steps, learning_rate))
         if columns:  # names of more or fewer columns are dropped
             names = kind.metadata.text_columns
             names = names if len(names) == len(columns) else ()
             self.metadata = dataclasses.replace(kind.metadata, text_columns=names)
         print_num_truncated(*encoded_sets, max_length=kind.metadata.max_length)
-        self._reset_if_rank_changed("train_function", data["x"])
+        self._reset_if_rank_changed("train_function", fit_arguments["x"])
         return super().fit(
-            **data,
+            **fit_arguments,
             epochs=epochs,
             verbose=verbose,
             callbacks=callbacks,
@@ -221,10 +215,9 @@ class TextInputs(Pretrained):
             The loss (float) or, if there are metrics, a list of the loss and the metrics (floats).
             With `return_dict`, a dict of these values by name, such as `loss` and `accuracy`.
         """
-        known = inspect.signature(self.evaluate).parameters
-        for name in kwargs:
-            if not name.startswith("_"):  # `fit` of Keras passes `_use_cached_eval_dataset`
-                check_argument(name, known, function="evaluate")
+        is_called_by_fit = "_use_cached_eval_dataset" in kwargs
+        for name in () if is_called_by_fit else kwargs:
+            check_argument(name, inspect.signature(self.evaluate).parameters, function="evaluate")
         check_count("batch_size", batch_size)
         _check_callbacks(callbacks)
         # The model's own kind, even where fit would change it for y
@@ -237,8 +230,8 @@ class TextInputs(Pretrained):
             if not self.compiled:
                 self._compile_default(kind, 1)  # for loss and metrics; a later fit compiles anew
         else:
-            if not kwargs:  # `fit` of Keras passes data that is checked already
-                x, y, sample_weight = self._encode_or_check(x, y, sample_weight, kind=kind)
+            if not is_called_by_fit:  # `fit` has checked its data
+                x, y, sample_weight = self._encode_or_check(x, y, sample_weight, label_kind=kind)
             data = {"x": x, "y": y, "batch_size": batch_size, "sample_weight": sample_weight}
         self._reset_if_rank_changed("test_function", data["x"])
         options = {"steps": steps, "callbacks": callbacks, "return_dict": return_dict}
@@ -352,10 +345,9 @@ class TextInputs(Pretrained):
     def _text_kind(self) -> Kind:
         """Returns the instance of `self.kind` that reads texts for the model."""
         if self.tokenizer is None:
-            raise InputError(
-                f"this {type(self).__name__} has no tokenizer for texts; set "
-                "model.preprocessor = Preprocessor(tokenizer, max_length=128), or give input_ids"
-            )
+            hint = "set model.preprocessor = Preprocessor(tokenizer, max_length=128)"
+            found = f"this {type(self).__name__} has no tokenizer for texts"
+            raise InputError(f"{found}; {hint}, or give input_ids")
         return self._kind()
 
     def _compile_default(self, kind: Kind, num_steps: int, rate: float | None = None) -> str:
@@ -377,20 +369,29 @@ class TextInputs(Pretrained):
         parts = data if isinstance(data, (tuple, list)) else (data,)
         texts, labels, weights = keras.utils.unpack_x_y_sample_weight(parts)
         if not is_text(texts):
-            return [], self._encode_or_check(texts, labels, weights, kind=kind)
+            return [], self._encode_or_check(texts, labels, weights, label_kind=kind)
         self._text_kind()  # raises InputError without a tokenizer
         rows = text_rows.encode_rows(self, kind, texts, labels, weights)
         return [rows], text_rows.ordered_batches(rows, np.arange(len(rows)), size).for_fit()
 
-    def _encode_or_check(self, x, y=None, weights=None, *, kind: Kind | None = None) -> tuple:
-        """Returns inputs, targets, weights of texts or other data; `kind` reads batches' labels."""
+    def _other_arguments(self, kind: Kind, x, y, sample_weight, class_weight) -> dict:
+        """Returns arguments of `keras.Model.fit` for inputs other than a column of texts."""
+        x, y, sample_weight = self._encode_or_check(x, y, sample_weight, label_kind=kind)
+        weight_by_label_id = text_rows.weights_by_id(kind, class_weight)
+        if weight_by_label_id and sample_weight is not None:  # Keras takes only one of them
+            sample_weight = sample_weight * text_rows.weights_of(y, weight_by_label_id)
+            weight_by_label_id = None
+        return {"x": x, "y": y, "sample_weight": sample_weight, "class_weight": weight_by_label_id}
+
+    def _encode_or_check(self, x, y=None, weights=None, *, label_kind: Kind | None = None) -> tuple:
+        """Returns inputs, targets, weights; checks labels in batches only with a `label_kind`."""
         if is_text(x) and y is None:
             return self._text_kind().preprocessor(x), None, weights
         if is_text(x):
             rows = text_rows.encode_rows(self, self._text_kind(), x, y, weights)
             return keras.utils.unpack_x_y_sample_weight(rows.batch(np.arange(len(rows))))
         if not isinstance(x, Mapping):
-            return self._encode_batches(x, kind, is_alone=y is None and weights is None), None, None
+            return self._encode_batches(x, label_kind, y, weights), None, None
         check_inputs(x, self.config)
         if y is not None:
             y = text_rows.checked_targets(self, self._kind(), y, np.shape(x["input_ids"]))
@@ -398,23 +399,23 @@ class TextInputs(Pretrained):
             weights = finite_numbers(weights, name="sample_weight", least=0)
         return x, y, weights
 
-    def _encode_batches(self, x, kind: Kind | None, *, is_alone: bool):
-        """Encodes the texts of a data set, or checks the first of other batches; returns all."""
+    def _encode_batches(self, x, label_kind: Kind | None, *labels_and_weights):
+        """Maps a `tf.data.Dataset` of texts to inputs, or checks the first batch of an iterable."""
         first, x = _first_batch(x)
         texts, labels, weights = keras.utils.unpack_x_y_sample_weight(first)
         are_texts, is_dataset = is_text(texts), hasattr(x, "element_spec")
         columns = keras.tree.flatten(texts) if are_texts and is_dataset else ()
         is_batched = is_dataset and all(column.shape.rank != 0 for column in columns)
-        if not is_alone or is_text(labels) or (are_texts and not is_batched):
-            raise InputError(
-                f"the {type(x).__name__} yields {quoted(first)}; expected batches (texts, ids) or "
-                "((texts, text_pairs), ids) of a tf.data.Dataset, as dataset.batch(32) yields, or "
-                "batches (model.preprocessor(texts), ids), and no labels or weights beside them"
-            )
+        if any(each is not None for each in labels_and_weights):
+            raise InputError("leave out y and sample_weight: the batches of x have the labels")
+        if is_text(labels) or (are_texts and not is_batched):
+            found = f"the {type(x).__name__} yields {quoted(first)}"
+            expected = "(texts, ids), as dataset.batch(32) does, or (preprocessor(texts), ids)"
+            raise InputError(f"{found}; expected {expected}; texts may be a pair (firsts, seconds)")
         if not is_dataset:
-            self._encode_or_check(texts, labels if kind else None, weights)
-        elif kind is not None and labels is not None:
-            text_rows.check_losses(self, kind, labels)
+            self._encode_or_check(texts, labels if label_kind else None, weights)
+        elif label_kind is not None and labels is not None:
+            text_rows.check_losses(self, label_kind, labels)
         if not are_texts:
             check_inputs(texts, self.config)
             return x
@@ -427,41 +428,53 @@ class TextInputs(Pretrained):
         return x.map(encode)
 
 
+def _text_arguments(rows: Any, indices, weight_by_label_id, size: int, shuffle: bool) -> dict:
+    """Returns arguments of `keras.Model.fit` that train on the rows with these indices."""
+    if weight_by_label_id and rows.weights is not None:  # Keras takes only one of them
+        rows.weights[indices] *= text_rows.weights_of(rows.targets[indices], weight_by_label_id)
+        weight_by_label_id = None
+    make_batches = text_rows.shuffled_batches if shuffle else text_rows.repeated_batches
+    train_batches = make_batches(rows, indices, size).for_fit()
+    return {"x": train_batches, "shuffle": False, "class_weight": weight_by_label_id}
+
+
 def _first_batch(x: Any) -> tuple[Any, Any]:
-    """Returns the first batch of data, or its spec, and all batches."""
+    """Returns (first batch or `element_spec`, x with no batch consumed)."""
     if hasattr(x, "element_spec"):
         return x.element_spec, x
     is_generator = isinstance(x, GeneratorType)
-    is_array = hasattr(x, "columns") or hasattr(x, "__array__")
-    is_column = isinstance(x, (Sequence, Set, Iterator)) and not is_generator
+    is_table_or_array = hasattr(x, "columns") or hasattr(x, "__array__")
+    is_collection = isinstance(x, (Sequence, Set, Iterator)) and not is_generator
     is_iterable = hasattr(x, "__iter__") or isinstance(x, keras.utils.PyDataset)
-    if is_array or is_column or not is_iterable:
-        found = f"a {type(x).__name__}" if is_array else quoted(x)
+    if is_table_or_array or is_collection or not is_iterable:
+        found = f"a {type(x).__name__}" if is_table_or_array else quoted(x)
         raise InputError(
             f"the inputs are {found}; expected a list or column of strings, such as table['text'], "
             "or the dict of arrays that model.preprocessor(texts) returns"
         )
     first = next(iter(x), None)
-    return first, (each for each in itertools.chain([first], x)) if is_generator else x
+    # A generator yields a batch only once. The chain is a generator too, as Keras expects.
+    return first, (batch for batch in itertools.chain([first], x)) if is_generator else x
 
 
-def _check_callbacks(callbacks: Any, *, sets_rate: bool = False) -> None:
-    refused = (keras.callbacks.ReduceLROnPlateau, keras.callbacks.LearningRateScheduler)
-    for each in keras.tree.flatten(callbacks or []):
-        for one in getattr(each, "callbacks", [each]):
-            is_callback = isinstance(one, keras.callbacks.Callback)
-            if not is_callback or (sets_rate and isinstance(one, refused)):
-                hint = "one that sets the learning rate needs model.compile"
-                raise InputError(f"callbacks has {one!r}; expected keras.callbacks; {hint}")
+def _check_callbacks(callbacks: Any, *, uses_default_optimizer: bool = False) -> None:
+    changes_rate = (keras.callbacks.ReduceLROnPlateau, keras.callbacks.LearningRateScheduler)
+    for entry in keras.tree.flatten(callbacks or []):
+        for callback in getattr(entry, "callbacks", [entry]):  # a CallbackList has several
+            if not isinstance(callback, keras.callbacks.Callback):
+                raise unexpected_value("a callback", quoted(callback), "one of keras.callbacks")
+            if uses_default_optimizer and isinstance(callback, changes_rate):
+                found = f"{type(callback).__name__} conflicts with the schedule that fit sets"
+                raise InputError(f"{found}; call model.compile first")
 
 
-def _check_rates(fraction: Any, rate: Any, *, sets_rate: bool) -> None:
-    is_fraction = isinstance(fraction, _NUMBER) and 0 <= fraction < 1
-    is_rate = isinstance(rate, _NUMBER) and 0 < rate <= 1 and sets_rate
-    if not is_fraction or not (rate is None or is_rate):
-        expected = "0 to 1, and a rate only for a model without compile"
-        found = f"validation_split is {fraction!r} and learning_rate {rate!r}"
-        raise InputError(f"{found}; expected {expected}")
+def _check_rates(split: Any, rate: Any, *, uses_default_optimizer: bool) -> None:
+    if not isinstance(split, numbers.Real) or not 0 <= float(split) < 1:
+        raise unexpected_value("validation_split", quoted(split), "at least 0 and below 1")
+    if rate is not None and not (isinstance(rate, numbers.Real) and 0 < float(rate) <= 1):
+        raise unexpected_value("learning_rate", quoted(rate), "more than 0, up to 1")
+    if rate is not None and not uses_default_optimizer:
+        raise InputError("learning_rate has no effect on your optimizer; set it in model.compile")
     warn_high_rate(float(rate or 0))
 
 

@@ -16,7 +16,7 @@ from bert_keras.data.encoded import (
     length_grouped_batches,
     longest_first_batches,
 )
-from bert_keras.errors import InputError, quoted
+from bert_keras.errors import InputError, quoted, unexpected_value
 from bert_keras.kinds.kind import Kind, finite_numbers
 from bert_keras.text.columns import as_list, columns_of, is_text
 
@@ -104,7 +104,7 @@ def _losses(model: keras.Model, kind: Kind) -> list:
 
 def _check_number(name: str, values: Any, count: int) -> None:
     if len(values) != count:
-        raise InputError(f"{name} is {quoted(values)}; expected {count:,} values")
+        raise unexpected_value(name, quoted(values), f"{count:,} values")
 
 
 def hold_out(rows: Encoded, labels: Iterable, *, fraction: float) -> tuple[np.ndarray, np.ndarray]:

@@ -26,7 +26,7 @@ def test_names_of_classes_fit_a_table(text):
 
 
 def test_classes_are_sorted_as_numbers_where_all_are_numbers():
-    classes = partial(ONE.classes, column="tone", file="a.csv")
+    classes = partial(ONE.choose_classes, column="tone", file="a.csv")
     assert classes(["10", "9", "-1.5", "10"]) == ("-1.5", "9", "10")
     assert classes(["10", "9", "b"]) == ("10", "9", "b")
 

@@ -315,13 +315,13 @@ REFUSED = [
         [["fine"], None, [], []], [["fine"]] * 3 + [["good"]], np.array([["good"]] * 4))),
     *((NUMBER, (x, y), {}) for x in (TEXTS, ROWS) for y in ([1.5, np.inf, 2, 1], [None] * 4)),
     *((NUMERALS, (x, [1, 2, 1, 2]), {}) for x in (TEXTS, ROWS)),
-    (partial(uncompiled, ("a", "c,d")), (TEXTS, [["a"]] * 4), {}),
+    (uncompiled, (data_set(ROWS, LABELS),), {"validation_split": 0.5}),
+    (partial(uncompiled, ("a", "c,d")), (TEXTS, [["a"]] * 4), {}), (SPAN, (TEXTS, LABELS), {}),
     *((TAGGER, data, {}) for data in (
         (ROWS, np.full((4, 9), -100)), ((TEXTS, TEXTS), LABELS), ([["a", None]], [["O", "O"]]))),
     *((CHOICE, (x, ONE_HOT), {}) for x in ((TEXTS, TEXTS, TEXTS), CHOICES)),
     *((SPAN, ((TEXTS, TEXTS), [y] * 4), {}) for y in (
         (14, 20), [14, 20], {"answer_start": "14", "text": "good"}, (2.0, "good"), "good")),
-    (SPAN, (TEXTS, LABELS), {}),
     *((uncompiled, (x,), {}) for x in (
         tf.data.Dataset.from_tensor_slices(TEXTS), data_set(TEXTS, OTHERS),
         TEXTS, [("a film", "fine")], [(TEXTS, LABELS)], Batches(TEXTS, LABELS),
