@@ -6,11 +6,11 @@ import os
 from shlex import quote
 from typing import Any
 
+import bert_keras.cli.program as program
 from bert_keras.arguments import checked, count, flag, one_of, option, required
 from bert_keras.checkpoints import keras_hub_preset
 from bert_keras.checkpoints.formats import detect_format, stored_config
 from bert_keras.checkpoints.hub import locate
-from bert_keras.cli import program
 from bert_keras.downstream.table import is_tfds
 from bert_keras.errors import InputError, print_field
 from bert_keras.experiments.experiments import EXPERIMENTS
