@@ -132,7 +132,15 @@ def record_features(
     masker: Masker | None,
     generator: np.random.Generator,
 ) -> dict[str, np.ndarray]:
-    """Returns the features of a batch of records; `tokens`, int [M], are the ids of all spans."""
+    """Returns the features of a batch of records.
+
+    Args:
+        tokens: The ids of all spans, int [M], as `tfrecords_tools.tokens` writes them.
+        schema: The features of a record and their sizes.
+        vocabulary: The vocabulary of the ids.
+        masker: Masks the ids, or None to leave them unmasked.
+        generator: The source of the masks.
+    """
     size, num_separators = len(vocabulary), vocabulary.specials.num_separators
     lengths, first_spans = sequences.lengths, sequences.bounds[:-1]
     index_in_row = np.arange(len(first_spans)) - np.searchsorted(sequences.rows, sequences.rows)

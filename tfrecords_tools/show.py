@@ -20,7 +20,13 @@ from tfrecords_tools.settings import LABEL_NAMES, NEXT_SENTENCE, read_manifest
 def record_texts(
     records: StrPath | Sequence[StrPath], *, vocabulary: Vocabulary, count: int, start: int = 1
 ) -> Iterator[str]:
-    """Yields a legend of the masks, and the text of each record; `start` counts over all files."""
+    """Yields a legend of the masks, and then the text of each record.
+
+    Args:
+        records: A folder, or record files.
+        count: The number of records to show.
+        start: The first record to show, counted from 1 over all files.
+    """
     files = every_file(records)
     manifest = read_manifest(Path(files[0]).parent) or {"settings": {}}
     labels = LABEL_NAMES[manifest["settings"].get("objective", "nsp")] or NEXT_SENTENCE

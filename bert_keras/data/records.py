@@ -103,7 +103,13 @@ class Records:
         masking: DynamicMasking | None = None,
         objective: PretrainingExamples = MASKED_AND_LABELLED,
     ) -> Batches:
-        """Returns batches of NumPy arrays; the arguments are those of `pretraining_dataset`."""
+        """Returns batches of NumPy arrays.
+
+        Args:
+            seed: The seed of the order; None keeps the order of the files.
+            masking: How to mask records of plain ids.
+            objective: Which examples to make; see `pretraining_dataset`.
+        """
         file, schema, vocab_size = self.files[0], self.schema, self._vocab_size
         has_masks, is_masking = schema.max_predictions > 0, masking is not None
         needs_masking = objective.reads_masks and not has_masks

@@ -102,7 +102,15 @@ def plan_of_model(
     labels: Sequence[str] = (),
     **options: Any,
 ) -> ExportPlan:
-    """Returns how a model in memory is exported, with its own tokenizer and labels by default."""
+    """Returns how a model in memory is exported.
+
+    Args:
+        model: A model of bert_keras.
+        path: The version folder that will be written.
+        tokenizer: The tokenizer; None for the model's own.
+        labels: The names of the labels; empty for the model's own.
+        **options: `max_length` and `num_texts` of `export_plan`.
+    """
     tokenizer = require_vocabulary(tokenizer or model.tokenizer, source="the model")
     metadata = model.stored_metadata(tokenizer, labels=labels)
     return export_plan(metadata, tokenizer, path, source="the model", **options)

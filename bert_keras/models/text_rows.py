@@ -24,7 +24,14 @@ from bert_keras.text.columns import as_list, columns_of, is_text
 def encode_rows(
     model: keras.Model, kind: Kind, x: Any, y: Any = None, weights: Any = None
 ) -> Encoded:
-    """Encodes a column of texts, or several, as rows with their targets and weights in the loss."""
+    """Encodes texts as rows with their targets and weights.
+
+    Args:
+        model: The model, whose loss must fit the targets.
+        x: N texts, or a tuple of columns of N texts.
+        y: The labels of the texts, or None if the loss reads no labels.
+        weights: The weights of the texts in the loss.
+    """
     columns, labels = columns_of(x), None if y is None else as_list(y)
     num_texts = len(columns[0])
     if labels is None and kind.needs_labels and not (model.compiled and not model.loss):

@@ -26,7 +26,15 @@ class Findings(NamedTuple):
 def evaluation_page(
     name: str, findings: Findings, *, num_examples: int, scores: Mapping[str, float], path: StrPath
 ) -> None:
-    """Writes an HTML page of an evaluation of the task `name`."""
+    """Writes an HTML page of an evaluation.
+
+    Args:
+        name: The name of the task.
+        findings: The tables and errors to show.
+        num_examples: The number of examples that were scored.
+        scores: The scores by name. Names with a space, such as "person f1", are left out.
+        path: The .html file to write.
+    """
     errors = sorted(findings.errors, key=lambda error: -error[0])[:MAX_ERRORS]
     counts = f"{len(findings.errors):,} of {num_examples:,} predictions are wrong"
     listed = f", {len(errors)} of them are listed" if len(errors) < len(findings.errors) else ""

@@ -208,8 +208,14 @@ def rank_passages(
 ) -> tuple[np.ndarray, np.ndarray]:
     """Finds the nearest passages of each query; equal cosines keep the order of the passages.
 
-    The vectors have length 1. Returns the indices and cosines of the passages, [Q, K], where K is
-    the smaller of `cutoff` and P.
+    Args:
+        queries_QE: Unit vectors, float32 [Q, E].
+        passages_PE: Unit vectors, float32 [P, E].
+        cutoff: The number of passages to find for each query.
+        max_cosines: The number of cosines in memory at once.
+
+    Returns:
+        The indices and cosines of the passages, [Q, K], where K is the smaller of `cutoff` and P.
     """
     cutoff = min(cutoff, len(passages_PE))
     indices_QK, cosines_QK = [], []
