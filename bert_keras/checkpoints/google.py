@@ -187,8 +187,8 @@ def write_config(metadata: ModelMetadata, path: Path) -> tuple[str, ...]:
     extra = {n: getattr(config, n) for n in CHANGED if getattr(config, n) != theirs[n]}
     values = {key: getattr(config, field) for key, field in HYPERPARAMETERS.items()}
     values |= {"hidden_act": written}
-    extra |= {name: getattr(metadata, name) for name in common.EXTRA_FIELDS}
-    write_json(path, values | {common.EXTRA_KEY: extra})
+    stated = {name: getattr(metadata, name) for name in common.EXTRA_FIELDS}
+    write_json(path, values | {common.EXTRA_KEY: {**stated, **extra}})
     return tuple(notes)
 
 
