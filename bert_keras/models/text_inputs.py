@@ -220,9 +220,8 @@ class TextInputs(Pretrained):
             check_argument(name, inspect.signature(self.evaluate).parameters, function="evaluate")
         check_count("batch_size", batch_size)
         _check_callbacks(callbacks)
-        # The model's own kind, even where fit would change it for y
-        kind = self._text_kind() if is_text(x) else self._kind()
         if is_text(x):
+            kind = self._text_kind()  # the model's own kind, even where fit would change it for y
             rows = text_rows.encode_rows(self, kind, x, y, sample_weight)
             print_num_truncated(rows, max_length=kind.metadata.max_length)
             size = batch_size or _BATCH_SIZE
@@ -231,6 +230,7 @@ class TextInputs(Pretrained):
                 self._compile_default(kind, 1)  # for loss and metrics; a later fit compiles anew
         else:
             if not is_called_by_fit:  # `fit` has checked its data
+                kind = self._kind()
                 x, y, sample_weight = self._encode_or_check(x, y, sample_weight, label_kind=kind)
             data = {"x": x, "y": y, "batch_size": batch_size, "sample_weight": sample_weight}
         self._reset_if_rank_changed("test_function", data["x"])

@@ -5,7 +5,7 @@ from pathlib import Path
 from typing import Any
 
 from bert_keras.errors import InputError
-from bert_keras.files import file_sha256, json_object, refuse_existing
+from bert_keras.files import file_sha256, optional_json, refuse_existing
 
 METADATA = "assets.extra/bert_keras.json"
 FORMATS = ("tf_saved_model", "litert")  # as Keras names them
@@ -64,4 +64,4 @@ def changed_file(folder: Path) -> str:
 
 def read_metadata(folder: Path) -> dict[str, Any]:
     """Returns what the export stored about a version; {} for other SavedModels."""
-    return json_object(folder / METADATA) if (folder / METADATA).is_file() else {}
+    return optional_json(folder / METADATA)
