@@ -35,7 +35,7 @@ from bert_keras.errors import InputError
 from bert_keras.files import StrPath, file_system, open_file
 from bert_keras.text.vocab import Vocabulary
 from tfrecords_tools.build import text_entries
-from tfrecords_tools.corpus import build_units, corpus_files, input_entry
+from tfrecords_tools.corpus import build_units, check_outside, corpus_files, input_entry
 from tfrecords_tools.instances import Layout, check_shards, draw_instances, plan_layouts, shard_file
 from tfrecords_tools.readers import Unit
 from tfrecords_tools.settings import MANIFEST, BuildSettings, Settings, folder_files, manifest_head
@@ -94,7 +94,9 @@ def build_on_beam(
         raise InputError("one machine writes the records of --compat google; leave out --beam")
     settings = settings.for_vocabulary(vocabulary)
     pipeline = beam.Pipeline(options=PipelineOptions(list(pipeline_options)))
-    paths = corpus_files(list(corpus))  # the pipeline's options may configure the access to them
+    corpus = list(corpus)
+    check_outside(output, corpus)
+    paths = corpus_files(corpus)  # the pipeline's options may configure the access to them
     output = os.fspath(output).rstrip("/")
     partial = f"{output}.beam-partial"
     system, folder = file_system(partial)

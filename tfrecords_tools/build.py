@@ -36,7 +36,7 @@ from bert_keras.files import (
 from bert_keras.text.tokenizer import WordPieceTokenizer
 from bert_keras.text.vocab import Vocabulary
 from tfrecords_tools import google
-from tfrecords_tools.corpus import build_units, corpus_files, input_entry
+from tfrecords_tools.corpus import build_units, check_outside, corpus_files, input_entry
 from tfrecords_tools.instances import FindInstances, check_shards, plan_layouts, shard_file
 from tfrecords_tools.settings import (
     MANIFEST,
@@ -81,9 +81,7 @@ def build(
     if is_remote(output):
         raise InputError(f"{output} is not on this machine; write a local folder, or add --beam")
     corpus, settings = list(corpus), settings.for_vocabulary(vocabulary)
-    corpus_paths = {*map(Path.resolve, map(Path, corpus))}
-    if folders := corpus_paths & {*Path(output).resolve().parents}:
-        raise InputError(f"{output} is in {folders.pop()}, a corpus folder; choose another")
+    check_outside(output, corpus)
     # Our own .partial folder is skipped, because a glob such as `*` may match it.
     partial = Path(f"{os.path.abspath(output)}.partial").resolve()
     paths = [path for path in corpus_files(corpus) if partial not in Path(path).resolve().parents]

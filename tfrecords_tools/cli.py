@@ -69,6 +69,7 @@ def _build_options() -> Iterator[Argument]:
 )
 def vocab(options: argparse.Namespace) -> None:
     """Learn a vocabulary; the same text gives the same vocabulary."""
+    from tfrecords_tools.corpus import check_outside
     from tfrecords_tools.vocab import train_vocabulary
 
     output, model = options.output, options.model_type
@@ -76,6 +77,7 @@ def vocab(options: argparse.Namespace) -> None:
     is_wordpiece = model == "wordpiece"
     if not is_stdout(output):
         refuse_existing(output)
+        check_outside(output, options.files)
         if is_wordpiece == output.endswith(".json"):
             name = "vocab.txt" if is_wordpiece else "tokenizer.json"
             raise InputError(f"{output} does not fit --model-type {model}; name it {name}")

@@ -6,6 +6,7 @@ import hashlib
 import os
 import re
 from collections.abc import Iterable, Iterator, Sequence
+from pathlib import Path
 from typing import Any, NoReturn
 
 from tqdm import tqdm
@@ -36,6 +37,13 @@ def corpus_files(corpus: Sequence[StrPath]) -> list[str]:
     for path in paths:
         _check_new(path, found)
     return paths
+
+
+def check_outside(output: StrPath, corpus: Sequence[StrPath]) -> None:
+    """Raises InputError if `output` is in a folder of the corpus, which would read it next time."""
+    corpus_paths = {*map(Path.resolve, map(Path, corpus))}
+    if folders := corpus_paths & {*Path(output).resolve().parents}:
+        raise InputError(f"{output} is in {folders.pop()}, a corpus folder; choose another")
 
 
 def _check_new(path: str, found: dict[str, str]) -> None:

@@ -211,7 +211,7 @@ def write_version(
             check_outputs(outputs, samples, expected)
             bar.update()
         stored["example"]["prediction"] = {name: rows[0] for name, rows in outputs[-1].items()}
-        stored["files"] = version_folder.file_digests(partial_folder)
+        stored["crc32c"] = version_folder.file_checksums(partial_folder)
         write_json(partial_folder / METADATA, stored)
     return folder
 

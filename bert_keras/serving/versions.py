@@ -39,7 +39,7 @@ def _selected(folder: Path, numbers: Sequence[int]) -> dict[int, Path]:
 
 def load_version(folder: Path, *, limits: Limits, on_run: Callable[..., None]) -> Batcher:
     """Loads a version and runs the example of its export; LoadError if that fails."""
-    if name := version_folder.changed_file(folder):
+    if name := version_folder.damaged_file(folder):
         raise LoadError("DATA_LOSS", f"{name} is not the file that bert-keras export wrote")
     model = open_model(folder, seconds=limits.seconds)
     try:

@@ -44,7 +44,7 @@ def bad(tmp_path, corpus, vocab, monkeypatch):
     (tmp_path / "one.jsonl").write_bytes(b'{"text": "ada sees cats"}\n' * 3)
     (tmp_path / "cut.tfrecord").write_bytes(b"\x10\0\0\0\0\0\0\0 some bytes of a record")
     (tmp_path / "full").mkdir()
-    (tmp_path / "full/file").touch()
+    (tmp_path / "full/file").write_text("ada sees cats\n\nada sees cats\n")
     monkeypatch.chdir(tmp_path)
     return tmp_path
 
@@ -63,6 +63,7 @@ JSON = "build one.jsonl --vocab vocab.txt --output new"
         *(f"{BUILD} {name}" for name in ("full", ".", "gs://b/new")),
         *(f"{BUILD} new --max-length {10**11}", f"{BUILD} new --compat google --shards 999"),
         *(f"{JSON} --compat google", f"{JSON} --text-field b"),
+        *("vocab full --output full/v.txt", "build full --vocab vocab.txt --output full/new"),
         *("check none --vocab vocab.txt", "check cut.tfrecord"),
         *("show none", "show full", "show empty.txt"),
     ],
