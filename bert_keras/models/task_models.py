@@ -45,6 +45,23 @@ class TaskModel(GlobalBatchModel, Pretrained):
         """All encoders of the model."""
         return [self.encoder]
 
+    def enable_lora(self, rank: int) -> None:
+        """Freezes the embeddings and blocks, and trains updates of the query and value kernels.
+
+        Call it before `compile`. A saved or exported model has the updates added to its kernels, so
+        after loading it, all weights are trainable (Hu et al. 2021, "LoRA", sections 4.1 and 5.1).
+
+        Args:
+            rank: The rank of the updates, such as 8.
+        """
+        for encoder in self.encoders:
+            for layer in (encoder.embeddings, *encoder.blocks):
+                for weight in layer.weights:
+                    weight.trainable = False
+            for block in encoder.blocks:
+                block.attention.query_dense.enable_lora(rank)
+                block.attention.value_dense.enable_lora(rank)
+
     def head(self, layer: Callable[..., Head], *args, **options) -> Head:
         """Builds a head of the class `layer` with the initializer and the dtype of the model."""
         stddev = self.config.initializer_stddev

@@ -242,3 +242,20 @@ def test_the_pooling_of_windows_of_0_2_is_ignored_or_refused():
     metadata = dataclasses.replace(model.new_metadata(), task={"long_texts": "mean"})
     with pytest.raises(InputError):
         models.BertClassifier.from_metadata(metadata)
+
+
+def test_lora_trains_updates_and_the_head_and_is_saved_in_the_kernels(tmp_path):
+    keras.utils.set_random_seed(1)
+    model = models.BertClassifier(CALM, num_labels=2)
+    before = {weight.path: weight.numpy() for weight in model.weights}
+    model.enable_lora(2)
+    model.compile("sgd", "sparse_categorical_crossentropy")
+    inputs = {"input_ids": np.array([[2, 7, 3], [2, 8, 3]])}
+    model.fit(inputs, np.array([0, 1]), epochs=2, verbose=0)
+    changed = {w.path for w in model.weights if not np.array_equal(w, before.get(w.path))}
+    assert sum("lora_kernel" in path for path in changed) == 4  # two of query and value
+    others = {path for path in changed if "lora_kernel" not in path}
+    assert others and all("pooler" in path or "encoder" not in path for path in others)
+    loaded = models.BertClassifier.from_pretrained(model.save_pretrained(tmp_path / "model"))
+    np.testing.assert_allclose(loaded(inputs), model(inputs), rtol=1e-5, atol=1e-6)
+    assert len(loaded.weights) == len(before)
