@@ -4,6 +4,7 @@ import asyncio
 import base64
 import contextlib
 import hashlib
+import logging
 import time
 from collections.abc import AsyncIterator, Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
@@ -20,6 +21,7 @@ from starlette.requests import ClientDisconnect, Request
 from starlette.responses import HTMLResponse, PlainTextResponse, Response
 from starlette.types import Receive, Scope, Send
 
+from bert_keras.errors import printable
 from bert_keras.files import StrPath
 from bert_keras.serving import embeddings_api, rest_api
 from bert_keras.serving.embeddings_api import COUNTS
@@ -66,7 +68,7 @@ class _Server:
 
     def __init__(self, model_folder: StrPath, numbers: Sequence[int], limits: Limits):
         load = partial(load_version, limits=limits, on_run=self._count_run)
-        self._seconds = limits.seconds
+        self._seconds, self._next_log = limits.seconds, 0.0
         self._body_reader = BodyReader(limits)
         self._add_metrics(Path(model_folder).resolve().name)
         self.versions = Versions(model_folder, numbers=numbers, load=load)
@@ -131,12 +133,22 @@ class _Server:
             is_openai, status = call.verb == "embeddings", refusal.status
             error = embeddings_api.make_error(refusal) if is_openai else str(refusal)
             content = json_bytes({"error": error}) if str(refusal) else b""
+            self._log_refusal(refusal)
         name = self.versions.name if call.model in ("", self.versions.name) else ""
         self._requests.labels(name, CODES.get(status, "UNKNOWN")).inc()
         if status == 200:
             latency = self._latency.labels(name, call.verb, "REST")
             latency.observe((time.perf_counter() - start) * 1e6)
         return Response(content, status_code=status, media_type="application/json")
+
+    def _log_refusal(self, refusal: Refusal) -> None:
+        """Logs a refusal, at most one a second, with the names that a request may use."""
+        if refusal.status not in (400, 404) or time.monotonic() < self._next_log:
+            return
+        self._next_log = time.monotonic() + 1
+        inputs = {name: [*each] for name, each in self.versions.inputs().items()}
+        text, names = printable(str(refusal))[:200], (self.versions.name, inputs)
+        logging.getLogger(__name__).warning("%s; the model is %s, its inputs: %s", text, *names)
 
     async def _content(self, request: Request, call: Call) -> bytes:
         if call.verb == "status":

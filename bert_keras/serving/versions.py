@@ -173,6 +173,11 @@ class Versions:
         versions = list(self._versions.values())  # a copy, as another thread may change the dict
         return [version for version in versions if version.state == "AVAILABLE"]
 
+    def inputs(self) -> dict[str, dict[str, str]]:
+        """Returns the dtypes of the inputs of each signature of an available version."""
+        batchers = [version.batcher for version in self._available()]
+        return batchers[-1].model.inputs if batchers and batchers[-1] else {}
+
     @property
     def is_available(self) -> bool:
         """Whether a version answers requests."""

@@ -70,3 +70,11 @@ def test_requests_that_still_run_at_the_end_are_answered(models, send, caplog):
         for each in running:
             assert each.result(20).status_code == 503
     assert len(caplog.records) == 1 and not caplog.records[0].exc_info
+
+
+def test_a_refusal_is_logged_with_the_names_that_a_request_may_use(models, send, caplog):
+    with running_server(models / "keras_tiny") as url:
+        for name in ("keras_tiny", "tini"):
+            send(url, "POST", f"/v1/models/{name}:predict", b'{"instances": [{"z\\u001b": 1}]}')
+    (message,) = caplog.messages  # at most one a second
+    assert "'serving_default': ['x']" in message and "\x1b" not in message
