@@ -14,7 +14,7 @@ _SURROGATE = re.compile("[\ud800-\udfff]")
 def is_text(data: Any) -> bool:
     """Returns whether `data` is a column of strings or of lists of words, or a tuple of columns.
 
-    One string decides, because the checks of texts refuse other values beside it.
+    One string in a column is enough: `check_texts` later refuses other values beside it.
     """
     if isinstance(data, (str, bytes)):
         return True
@@ -40,7 +40,10 @@ def columns_of(texts: Any) -> tuple[list, ...]:
 
 
 def as_list(column: Any) -> list:
-    """Returns the values of a column, or of texts [N, 1]; bytes that are not UTF-8 are dropped."""
+    """Returns the values of a column, which may have the shape [N] or [N, 1].
+
+    Bytes are decoded as UTF-8, and invalid bytes are dropped.
+    """
     if not isinstance(column, (str, bytes, Mapping)):
         with contextlib.suppress(NotImplementedError, TypeError, ValueError):  # symbolic tensors
             values = column.__array__() if hasattr(column, "__array__") else column
@@ -78,10 +81,12 @@ def check_texts(texts: Sequence[Any]) -> None:
 
 
 def _has_columns(data: Any) -> bool:
+    """Returns whether `data` is a tuple of columns; a tuple with a string is one column."""
     return isinstance(data, tuple) and not any(isinstance(each, (str, bytes)) for each in data)
 
 
 def _plain(value: Any) -> Any:
+    """Converts arrays to lists, and bytes to strings."""
     if hasattr(value, "__array__"):  # an array, a tensor or a NumPy scalar
         value = value.__array__().tolist()
     if isinstance(value, bytes):

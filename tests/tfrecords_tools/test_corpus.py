@@ -178,9 +178,8 @@ COMPRESSED = {
 
 
 @pytest.mark.parametrize("kind", COMPRESSED)
-def test_a_damaged_stream_is_refused_or_changes_nothing(file, kind):
-    streams = [COMPRESSED[kind](text) for text in (b"first\n", b"second\n")]
-    packed, end, padding = b"".join(streams), len(streams[0]), b"" if kind == "zst" else bytes(8)
+def test_a_damaged_file_is_refused_or_changes_nothing(file, kind):
+    packed = COMPRESSED[kind](b"first\nsecond\n")
 
     def lines(content):
         try:
@@ -189,12 +188,11 @@ def test_a_damaged_stream_is_refused_or_changes_nothing(file, kind):
             return None
 
     whole = ["first", "second", ""]
-    assert lines(packed) == lines(padding.join([*streams, b""])) == whole
+    assert lines(packed) == whole
     for place in range(len(packed)):
         flipped = packed[:place] + bytes([packed[place] ^ 1 << place % 8]) + packed[place + 1 :]
         assert lines(flipped) in (None, whole)
-        assert lines(packed[:place]) == (["first", ""] if place == end else None)
-    assert lines(packed + b"garbage") is None
+        assert lines(packed[:place]) is None
 
 
 @pytest.mark.parametrize("kind", COMPRESSED)
