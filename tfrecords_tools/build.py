@@ -73,7 +73,7 @@ def build(
     is repeated with the same arguments.
 
     Args:
-        corpus: Files, folders, globs, URLs or TFDS names; see `corpus_files`.
+        corpus: Files, folders, globs or URLs; see `corpus_files`.
         vocabulary: The vocabulary of the records, which is written beside them.
         output: The folder to write, on this machine.
         workers: The maximum number of processes; the records do not depend on it.
@@ -284,7 +284,6 @@ def _make_receipt(output: Path, result: dict[str, Any]) -> dict[str, Any]:
 
 def _start_worker(receiver: Connection) -> None:
     os.environ["TOKENIZERS_PARALLELISM"] = "false"  # the processes use all cores already
-    os.environ["CUDA_VISIBLE_DEVICES"] = ""  # reading a TFDS corpus needs no GPU
 
     def end_with_parent() -> None:  # `recv_bytes` ends when the parent closes its end or dies
         with suppress(EOFError, OSError):

@@ -46,7 +46,7 @@ def tokenize(files: Sequence[str], output: Path, *, tokenizer: WordPieceTokenize
 
 def _lines(path: str) -> Iterator[str]:
     with named_errors(path):
-        name = "tfds" if path.startswith(readers.TFDS) else readers.file_format(path)
+        name = readers.file_format(path)
         if name != "text":
             raise InputError(f"{path} is {name}; GoogleSettings (--compat google) need plain text")
         part, position = readers.FilePart(path, name, 0, 0, 0), 0

@@ -1,10 +1,7 @@
-"""Reads the text of files in parts: plain text, wikiextractor, JSON lines, parquet and TFDS.
+"""Reads the text of files in parts: plain text, wikiextractor, JSON lines and parquet.
 
 The reader of a part yields the stripped lines of the documents that begin in it, and "" at the end
 of each document.
-
-A prepared dataset of TensorFlow Datasets (TFDS) is named by its folder, as `tfds:FOLDER`, or as
-`tfds:NAME[/CONFIG][:VERSION][?split=SPLIT]`, such as `tfds:wikipedia/20230601.en?split=train[:10%]`.
 """
 
 import contextlib
@@ -20,18 +17,13 @@ from dataclasses import dataclass
 from typing import Any, BinaryIO, TypeVar
 from zipfile import ZipFile
 
-from bert_keras.errors import InputError, check_name, quoted, require
-from bert_keras.files import is_remote, open_file, utf8_error
+from bert_keras.errors import InputError, check_name, quoted
+from bert_keras.files import open_file, utf8_error
 
 READ_BYTES = 1 << 18  # size of a block that is read or decompressed
 MAX_LINE = 1 << 26  # bytes; a small compressed file can have a line that fills the memory
-TFDS = "tfds:"  # prefix of the name of a dataset
-_MAX_PARTS_PER_SHARD = 8  # to read a part, TFDS reads and skips the shard's preceding examples
-_EXAMPLES_PER_BATCH = 64  # decoded together
 _TABLE_BUFFER_BYTES = 1 << 20  # limits the memory for a column of a parquet file
 _ROWS_PER_BATCH = 16  # decoded together
-# What an error counts in a file of each format; in all other formats it counts lines.
-_NOUNS = {"parquet": "row", "tfds": "example"}
 Item = TypeVar("Item")
 # A document starts where group 1 of a match ends. For "text", group 1 is a blank line. It is in a
 # lookahead, because the line feed of this line can also begin the next match. Blank lines of over
@@ -74,14 +66,14 @@ def open_text(path: str) -> Iterator[BinaryIO]:
 
 @dataclass(frozen=True)
 class FilePart:
-    """A part of a file: a byte range, a whole compressed file, row groups or TFDS examples."""
+    """A part of a file: a byte range, a whole compressed file, or row groups of parquet."""
 
     path: str
     format: str  # a key of `READERS`
-    start: int  # index of the first byte, row group or example of the part
+    start: int  # index of the first byte or row group of the part
     end: int  # index after the last one
     num_bytes: int  # size of the part in the file, for progress bars
-    text_field: str = "text"  # the field of JSON lines, parquet or TFDS that has the text
+    text_field: str = "text"  # the field of JSON lines or parquet that has the text
 
 
 Unit = tuple[FilePart, ...]  # the parts that one job reads
@@ -117,9 +109,9 @@ def decode_text(raw: bytes, part: FilePart, position: int) -> str:
     """Decodes UTF-8; raises InputError, which names the place, if the text is wrong or too long.
 
     Args:
-        raw: A line, or the text of a row or example.
+        raw: A line, or the text of a row of parquet.
         part: The part from which it was read.
-        position: The index of the line's first byte, or the number of the row or example, from 1.
+        position: The index of the line's first byte, or the number of the row, from 1.
     """
     if len(raw) > MAX_LINE:
         raise InputError(f"{_location(part, position)} is over {MAX_LINE:,} bytes long; divide it")
@@ -130,7 +122,7 @@ def decode_text(raw: bytes, part: FilePart, position: int) -> str:
 
 
 def lines_of_record(raw: bytes, part: FilePart, position: int) -> Iterator[str]:
-    """Yields the lines of a JSON object, row or example, without blank lines, and then ""."""
+    """Yields the lines of a JSON object or row, without blank lines, and then ""."""
     yield from filter(None, map(_stripped, decode_text(raw, part, position).split("\n")))
     yield ""
 
@@ -142,8 +134,8 @@ def _stripped(line: str) -> str:
 
 def _location(part: FilePart, position: int) -> str:
     """Returns the place of a text for errors; see `decode_text`."""
-    if noun := _NOUNS.get(part.format):
-        return f"{part.path}, {noun} {position:,}"
+    if part.format == "parquet":
+        return f"{part.path}, row {position:,}"
     line_number, remaining = 1, position
     with open_text(part.path) as file:
         while data := file.read(min(remaining, READ_BYTES)):
@@ -276,76 +268,9 @@ def _open_table(path: str) -> Iterator:
         yield table
 
 
-def example_parts(path: str, *, unit_bytes: int, text_field: str) -> Iterator[FilePart]:
-    """Yields parts of adjacent examples, each of up to `unit_bytes` in storage."""
-    import tensorflow_datasets as tfds
-
-    builder, split = _builder_and_split(path)
-    check_name(text_field, builder.info.features or (), what=f"field (--text-field) of {path}")
-    for part in tfds.core.ReadInstruction.from_spec(split).to_absolute(builder.info.splits):
-        info = builder.info.splits[part.splitname]
-        split_path = f"{path.partition('?')[0]}?split={part.splitname}"
-        last = info.num_examples if part.to is None else part.to
-        mean = info.num_bytes / max(1, info.num_examples)  # bytes of an example
-        examples_per_unit = max(1, int(unit_bytes / max(1, mean)))
-        shard_end = 0
-        for shard_length in info.shard_lengths:
-            shard_start, shard_end = shard_end, shard_end + shard_length
-            step = max(examples_per_unit, math.ceil(shard_length / _MAX_PARTS_PER_SHARD))
-            for start in range(shard_start, shard_end, step):
-                first = max(start, part.from_ or 0)
-                end = min(start + step, shard_end, last)
-                if first < end:
-                    size = max(1, round(mean * (end - first)))
-                    yield FilePart(split_path, "tfds", first, end, size, text_field)
-
-
-def read_examples(part: FilePart) -> Iterator[str]:
-    """Reads examples of a TFDS dataset: the text of each is a document."""
-    builder, split = _builder_and_split(part.path)
-    import tensorflow_datasets as tfds
-
-    texts = builder.as_dataset(
-        split=tfds.core.ReadInstruction(split, from_=part.start, to=part.end, unit="abs"),
-        decoders=tfds.decode.PartialDecoding({part.text_field: True}),
-        read_config=tfds.ReadConfig(interleave_cycle_length=1, try_autocache=False),
-    )
-    example_number = part.start + 1
-    for batch in texts.map(lambda example: example[part.text_field]).batch(_EXAMPLES_PER_BATCH):
-        for text in batch.numpy():
-            yield from lines_of_record(text, part, example_number)
-            example_number += 1
-
-
-def split_files(path: str) -> tuple[str, list[str]]:
-    """Returns the file with which TFDS describes a dataset, and the files of a split's examples."""
-    builder, split = _builder_and_split(path)
-    description = os.path.join(builder.data_dir, "dataset_info.json")
-    return description, list(map(str, builder.info.splits[split].filepaths))
-
-
-def _builder_and_split(path: str) -> tuple[Any, str]:
-    """Returns TFDS' builder of a prepared dataset, and the split in its name or its only split."""
-    require("tensorflow", what=path)
-    import tensorflow_datasets as tfds
-
-    name, _, split = path.removeprefix(TFDS).partition("?split=")
-    if is_remote(name) or os.path.isfile(os.path.join(name, "dataset_info.json")):
-        builder = tfds.builder_from_directory(name)
-    else:
-        builder = tfds.builder(name, data_dir=os.environ.get("TFDS_DATA_DIR"))
-    splits = builder.info.splits
-    if not splits or (not split and len(splits) != 1):
-        none = f"{builder.data_dir} has no prepared dataset; set TFDS_DATA_DIR"
-        several = f"{path} has several splits: {', '.join(splits)}; choose one with ?split=SPLIT"
-        raise InputError(several if splits else none)
-    return builder, split or next(iter(splits))
-
-
 READERS: dict[str, Callable[[FilePart], Iterator[str]]] = {
     "text": read_plain_text,
     "wikiextractor": read_articles,
     "jsonl": read_json_lines,
     "parquet": read_rows,
-    "tfds": read_examples,
 }

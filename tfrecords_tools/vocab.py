@@ -73,7 +73,7 @@ def train_vocabulary(  # noqa: PLR0913 - each argument is an option of the comma
         segmenter: A "module:function" that divides a word into parts whose limits no token crosses
             (only for WordPiece).
         workers: The maximum number of processes; the vocabulary does not depend on it.
-        text_field: The field of JSON, parquet or TFDS with the text.
+        text_field: The field of JSON or parquet with the text.
         log: Receives a sentence about dropped words and about Hangul.
     """
     check_name(model, MODELS, what="model")
