@@ -39,7 +39,7 @@ def corpus_files(corpus: Sequence[StrPath]) -> list[str]:
 
 
 def _check_new(path: str, found: dict[str, str]) -> None:
-    """Adds a path to `found`, a table of paths by their real path; raises InputError if it is in."""
+    """Adds a path to `found`, by its real path; raises InputError if that is in it already."""
     if (same := found.setdefault(os.path.realpath(path), path)) is not path:
         raise InputError(f"{path} is twice in the corpus, also as {same}; name each file once")
 
