@@ -50,15 +50,13 @@ def _local_matches(pattern: str) -> Iterator[list[str]]:
     def stop(error: OSError) -> NoReturn:  # os.walk ignores folders that cannot be read
         raise error
 
-    matches: dict[str, str] = {}
-    for match in [pattern] if os.path.exists(pattern) else glob.iglob(pattern, recursive=True):
-        _check_new(match, matches)  # links that form a circle have no end
-    for match in sorted(matches.values()):
+    matches = [pattern] if os.path.exists(pattern) else glob.glob(pattern, recursive=True)
+    for match in sorted(matches):
         paths, found = [match], {}
         if os.path.isdir(match):
             paths = []
             for folder, folders, names in os.walk(match, onerror=stop, followlinks=True):
-                _check_new(folder, found)
+                _check_new(folder, found)  # links that form a circle would have no end
                 folders[:] = [name for name in folders if not name.startswith(_SKIPPED)]
                 names = [name for name in names if not name.startswith(_SKIPPED)]
                 paths += [os.path.join(folder, name) for name in names]
@@ -66,6 +64,7 @@ def _local_matches(pattern: str) -> Iterator[list[str]]:
 
 
 def _remote_matches(pattern: str) -> Iterator[list[str]]:
+    """Yields a list of URLs for each file or folder that the URL `pattern` matches."""
     system, path = file_system(pattern)
     is_glob = glob.has_magic(path) and not system.exists(path)
     for match in sorted(system.glob(path)) if is_glob else [path] * system.exists(path):

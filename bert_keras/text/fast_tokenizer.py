@@ -20,7 +20,8 @@ from tokenizers.processors import ByteLevel, RobertaProcessing, TemplateProcessi
 
 from bert_keras.errors import InputError
 from bert_keras.files import StrPath, text_lines, write_text
-from bert_keras.text.tokenizer import TextTokenizer, TokenizedText, WordPieceTokenizer, checks_texts
+from bert_keras.text.columns import checked_list
+from bert_keras.text.tokenizer import TextTokenizer, TokenizedText, WordPieceTokenizer
 from bert_keras.text.vocab import SPECIAL_TOKENS, WORD_MARK, Specials, Vocabulary, in_order_of_ids
 
 BYTE_SPACE = "Ġ"  # the space in a token of byte-level BPE
@@ -197,9 +198,8 @@ class FastTokenizer(TextTokenizer):
             prefixed = settings["pre_tokenizer"]["add_prefix_space"]
             self._tokenizer.post_processor = ByteLevel(add_prefix_space=prefixed, trim_offsets=True)
 
-    @checks_texts
     def encode_batch(self, texts: Sequence[str]) -> list[TokenizedText]:
-        results = []
+        texts, results = checked_list(texts), []
         num_removed = list(map(self._num_removed, texts))
         texts = [text[num:] for text, num in zip(texts, num_removed, strict=True)]
         for encoding, num in zip(self._tokenizer.encode_batch(texts), num_removed, strict=True):
@@ -207,8 +207,8 @@ class FastTokenizer(TextTokenizer):
             results.append(TokenizedText(encoding.ids, self._tokens(encoding.ids), offsets))
         return results
 
-    @checks_texts
     def ids_batch(self, texts: Sequence[str]) -> list[list[int]]:
+        texts = checked_list(texts)
         return [each.ids for each in self._tokenizer.encode_batch_fast(texts)]
 
     def decode(self, ids: Sequence[int]) -> str:

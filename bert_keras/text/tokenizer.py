@@ -11,7 +11,6 @@ import string
 import unicodedata
 from collections import defaultdict
 from collections.abc import Callable, Sequence
-from functools import wraps
 from itertools import count, groupby
 from typing import NamedTuple, TypeVar
 
@@ -22,7 +21,7 @@ from tokenizers.normalizers import BertNormalizer
 from tokenizers.pre_tokenizers import BertPreTokenizer
 
 from bert_keras.errors import LARGEST_COUNT, InputError, suggest_keyword_names
-from bert_keras.text.columns import as_list, check_texts
+from bert_keras.text.columns import checked_list
 from bert_keras.text.packing import encode, flatten, span_indices
 from bert_keras.text.vocab import Vocabulary
 
@@ -48,21 +47,6 @@ class TokenizedText(NamedTuple):
     # The [start, end) of each token in characters of the given text. The range includes dropped
     # marks and control characters inside the token. [UNK] spans its whole word.
     offsets: list[tuple[int, int]]
-
-
-def checks_texts(method: Callable[..., _Result]) -> Callable[..., _Result]:
-    """Lets a method take any column of texts; raises InputError if a value is not a text."""
-
-    @wraps(method)
-    def checked(self, texts: Sequence[str]) -> _Result:
-        texts = as_list(texts)
-        try:
-            return method(self, texts)
-        except (AttributeError, TypeError, UnicodeEncodeError):
-            check_texts(texts)  # only after an error, because a check of all texts takes time
-            raise
-
-    return checked
 
 
 class TextTokenizer(abc.ABC):
@@ -149,21 +133,22 @@ class WordPieceTokenizer(TextTokenizer):
         self._exceptions = _ExceptionalCharacters(lowercase=lowercase)
         self._cache = WordCache(self._ids_of_words)
 
-    @checks_texts
     def encode_batch(self, texts: Sequence[str]) -> list[TokenizedText]:
+        texts = checked_list(texts)
+
         def encode_fast(texts):
             encodings = self._tokenizer.encode_batch(list(map(self._with_sigmas, texts)))
             return [TokenizedText(each.ids, each.tokens, each.offsets) for each in encodings]
 
         return _convert(texts, self._exceptions.are_in, self._encode_by_words, encode_fast)
 
-    @checks_texts
     def flat_ids(self, texts: Sequence[str]) -> tuple[np.ndarray, np.ndarray]:
         """Same as `TextTokenizer.flat_ids`, but with a cache of words, which is not thread-safe."""
-        return self._cache.flat_ids(list(map(self._with_sigmas, texts)))
+        return self._cache.flat_ids(list(map(self._with_sigmas, checked_list(texts))))
 
-    @checks_texts
     def ids_batch(self, texts: Sequence[str]) -> list[list[int]]:
+        texts = checked_list(texts)
+
         def ids_fast(texts):
             texts = list(map(self._with_sigmas, texts))
             return [each.ids for each in self._tokenizer.encode_batch_fast(texts)]
