@@ -244,7 +244,6 @@ def train_byte_pairs(words: Mapping[str, int], *, size: int, lowercase: bool) ->
 def train_unigram(words: Mapping[str, int], *, size: int, lowercase: bool) -> Vocabulary:
     """Learns Unigram; its order: special tokens, `MARKS`, the others by probability."""
     from sentencepiece import SentencePieceTrainer
-    from sentencepiece.sentencepiece_model_pb2 import ModelProto  # pyright: ignore[reportAttributeAccessIssue] - made at run time
 
     words = most_frequent(words)
     # If there are more than `MAX_CHARACTERS`, each word occurs less often, but at least once.
@@ -273,7 +272,7 @@ def train_unigram(words: Mapping[str, int], *, size: int, lowercase: bool) -> Vo
         num_threads=1,
         minloglevel=2,
     )
-    model = ModelProto.FromString(written.getvalue())
+    model = fast_tokenizer.sentencepiece_proto(written.getvalue())
     return fast_tokenizer.rules_vocabulary(
         fast_tokenizer.unigram_rules(model, lowercase=lowercase, keeps_accents=not lowercase)
     )

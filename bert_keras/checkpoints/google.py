@@ -232,6 +232,6 @@ def _stored_variables(prefix: Path) -> dict[str, StoredTensor]:
                 array = reader.get_tensor(name)
             return np.asarray(array, np.float32) if dtypes[name].is_floating else array
 
-        return StoredTensor(tuple(shapes[name]), read)
+        return StoredTensor(shapes[name], read)
 
     return {name: defer(name) for name in sorted(shapes)}

@@ -239,6 +239,14 @@ def byte_pair_rules(model: BPE, *, prefixed: bool = False) -> str:
     return tokenizer.to_str()
 
 
+def sentencepiece_proto(content: bytes) -> Any:
+    """Returns the ModelProto in the content of a SentencePiece file."""
+    from sentencepiece import sentencepiece_model_pb2 as protobuf
+
+    # The type checker does not find the class, which protobuf creates on import.
+    return protobuf.ModelProto.FromString(content)  # pyright: ignore[reportAttributeAccessIssue]
+
+
 def unigram_rules(model: Any, *, lowercase: bool, keeps_accents: bool) -> str:
     """Builds the tokenizer.json of ALBERT's SentencePiece model, as transformers 4 does."""
     steps = unigram_steps(lowercase=lowercase, keeps_accents=keeps_accents)

@@ -1,7 +1,7 @@
 """Encodes texts, and packs ids into rows: `[CLS] A [SEP] B [SEP]`, or `<s> A </s></s> B </s>`."""
 
 import re
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from itertools import chain
 from typing import TYPE_CHECKING, Any, NamedTuple
 
@@ -104,14 +104,14 @@ def ids_with_masks(texts: Sequence[str], tokenizer: "TextTokenizer") -> list[lis
 
 
 class TextSpans(NamedTuple):
-    """M texts in the order of their places in packed rows. Each field is int [M]."""
+    """M texts in the order of their places in packed rows. Each field is an array [M]."""
 
     rows: np.ndarray  # the row of each text
     columns: np.ndarray  # the column of the text's first token, after [CLS] or [SEP]
     starts: np.ndarray  # the index of the text's first token in the array of all token ids
     lengths: np.ndarray  # the number of tokens
     segments: np.ndarray  # 0 for a first text, 1 for a second text
-    sequences: np.ndarray  # the number of the text's sequence in its row, from 1
+    is_first: np.ndarray  # bool, whether the text is the first of its sequence
 
 
 def span_indices(starts: np.ndarray, lengths: np.ndarray) -> np.ndarray:
@@ -157,9 +157,8 @@ def pack(
     """Packs the ids of one text, or two, into each row, and truncates texts that do not fit.
 
     Args:
-        firsts: The token ids of the first text of each row.
-        seconds: The token ids of the second text of each row.
-        vocabulary: The vocabulary of the ids, which has the special tokens.
+        firsts, seconds: The token ids of the first and the second text of each row.
+        vocabulary: The vocabulary of the ids and the special tokens.
         max_length: Maximum number of tokens of a row, special tokens included.
         num_columns: Returns T for the length of the longest row and `max_length`.
 
@@ -198,7 +197,7 @@ def pack_texts(
         starts_NK: int, the index in `tokens` of the first token of each text.
         lengths_NK: int, the number of tokens of each text; the texts must fit.
         length: The number of columns, T.
-        vocabulary: The vocabulary of the ids, which has the special tokens.
+        vocabulary: The vocabulary of the ids and the special tokens.
     """
     num_rows, num_texts = starts_NK.shape
     num_separators = vocabulary.specials.num_separators
@@ -211,7 +210,7 @@ def pack_texts(
         starts=starts_NK.ravel(),
         lengths=lengths_NK.ravel(),
         segments=np.tile(np.arange(num_texts), num_rows),
-        sequences=np.ones(starts_NK.size, np.int64),
+        is_first=np.tile(np.arange(num_texts) == 0, num_rows),
     )
     return pack_spans(tokens, spans, num_rows=num_rows, length=length, vocabulary=vocabulary)
 
@@ -224,83 +223,51 @@ def pack_spans(
     Args:
         tokens: int, the token ids of all texts, concatenated.
         spans: The texts and their places, with space for the special tokens.
-        num_rows: The number of rows, B.
-        length: The number of columns, T.
-        vocabulary: The vocabulary of the ids, which has the special tokens.
+        num_rows, length: The shape of the arrays, [B,T].
+        vocabulary: The vocabulary of the ids and the special tokens.
     """
-    specials, shape = vocabulary.specials, (num_rows, length)
-    blocks = _Blocks.of(spans, shape=shape, num_separators=specials.num_separators)
+    num_separators = vocabulary.specials.num_separators
+    # Places are counted in the flattened rows. A block is a text with its special tokens: [CLS] or
+    # a second separator before it, and a separator after it.
+    text_starts = np.asarray(spans.rows, np.int64) * length + spans.columns
+    block_starts = text_starts - np.where(spans.is_first, 1, num_separators - 1)
+    block_ends = text_starts + spans.lengths + 1
+    bounds = np.stack([block_starts, block_ends], axis=1).ravel()  # start, end, start, end, ...
+    # The lengths of padding and blocks in turn: padding, block, padding, ..., block, padding.
+    run_lengths = np.diff(bounds, prepend=0, append=num_rows * length)
+
+    def fill(values: Any, dtype: Any = np.int32) -> np.ndarray:
+        """Returns flattened rows with the value of each text in its block, and 0 at padding."""
+        run_values = np.zeros(len(run_lengths), dtype)
+        run_values[1::2] = values
+        return np.repeat(run_values, run_lengths)
+
     # `tokens` contains the token at place i of the rows at i + offset.
-    offsets = blocks.fill(spans.starts - blocks.text_starts, np.int64)
+    offsets = fill(spans.starts - text_starts, np.int64)
     indices = np.arange(num_rows * length) + offsets
     # At special tokens and padding, this reads a wrong id, which is overwritten below. "clip" keeps
     # these indices inside `tokens`.
     input_ids = np.take(tokens, indices, mode="clip") if len(tokens) else np.zeros_like(indices)
     input_ids = input_ids.astype(np.int32)
-    input_mask = blocks.fill(np.ones(len(spans.rows)), np.int32)
+    input_mask = fill(1)
     np.copyto(input_ids, vocabulary.pad_id, where=input_mask == 0)
-    input_ids[blocks.text_starts[blocks.is_first] - 1] = vocabulary.cls_id
-    input_ids[blocks.ends - 1] = vocabulary.sep_id
-    if specials.num_separators == 2:
-        input_ids[blocks.starts[~blocks.is_first]] = vocabulary.sep_id
-    segment_ids = blocks.fill(spans.segments * specials.second_segment, np.int32)
+    input_ids[text_starts[spans.is_first] - 1] = vocabulary.cls_id
+    input_ids[block_ends - 1] = vocabulary.sep_id
+    if num_separators == 2:
+        input_ids[block_starts[~spans.is_first]] = vocabulary.sep_id
+    segment_ids = fill(spans.segments * vocabulary.specials.second_segment)
     arrays = {"input_ids": input_ids, "input_mask": input_mask, "segment_ids": segment_ids}
-    return {name: array.reshape(shape) for name, array in arrays.items()}
+    return {name: array.reshape(num_rows, length) for name, array in arrays.items()}
 
 
-def packing_features(
-    spans: TextSpans, *, num_rows: int, length: int, num_separators: int = 1
-) -> dict[str, np.ndarray]:
-    """Returns the features of rows that several sequences share.
+def packing_features(inputs: Mapping[str, np.ndarray], *, cls_id: int) -> dict[str, np.ndarray]:
+    """Returns the features of rows that several sequences share, for the arrays of `pack`.
 
-    Args:
-        spans: The texts and their places.
-        num_rows: The number of rows, B.
-        length: The number of columns, T.
-        num_separators: The number of separator tokens between two texts of a sequence.
-
-    Returns:
-        `position_ids`, which restart at 0 at each [CLS], and `sequence_ids`, which count from 1 in
-        each row, int32 [B,T]. Both are 0 for padding.
+    `position_ids` restart at 0 at each [CLS], and `sequence_ids` count the sequences of a row from
+    1, int32 [B,T]. Both are 0 for padding.
     """
-    shape = (num_rows, length)
-    blocks = _Blocks.of(spans, shape=shape, num_separators=num_separators)
-    # The place of the [CLS] of each text's sequence, int [M].
-    cls_places = blocks.starts[blocks.is_first][np.cumsum(blocks.is_first) - 1]
-    sequence_ids = blocks.fill(spans.sequences, np.int32)
-    position_ids = np.arange(num_rows * length, dtype=np.int32) - blocks.fill(cls_places, np.int32)
-    position_ids[sequence_ids == 0] = 0
-    features = {"position_ids": position_ids, "sequence_ids": sequence_ids}
-    return {name: values.reshape(shape) for name, values in features.items()}
-
-
-class _Blocks(NamedTuple):
-    """The places of M texts in the flattened rows; a block is a text with its special tokens.
-
-    The special tokens of a text are the [CLS] or the second separator before it, and the separator
-    after it.
-    """
-
-    is_first: np.ndarray  # bool [M], whether the text is the first of its sequence
-    text_starts: np.ndarray  # int [M], the place of the first token of each text
-    starts: np.ndarray  # int [M], the place of the first token of each block
-    ends: np.ndarray  # int [M], the place after the last token of each block
-    lengths: np.ndarray  # int [2M+1]: padding, block, padding, ..., block, padding
-
-    @classmethod
-    def of(cls, spans: TextSpans, *, shape: tuple[int, int], num_separators: int) -> "_Blocks":
-        num_rows, length = shape
-        is_first = np.ones(len(spans.rows), bool)
-        is_first[1:] = (np.diff(spans.rows) != 0) | (np.diff(spans.sequences) != 0)
-        text_starts = np.asarray(spans.rows, np.int64) * length + spans.columns
-        starts = text_starts - np.where(is_first, 1, num_separators - 1)
-        ends = text_starts + spans.lengths + 1
-        bounds = np.stack([starts, ends], axis=1).ravel()  # start, end, start, end, ...
-        lengths = np.diff(bounds, prepend=0, append=num_rows * length)
-        return cls(is_first, text_starts, starts, ends, lengths)
-
-    def fill(self, values: np.ndarray, dtype) -> np.ndarray:
-        """Returns the flattened rows with the value of a text at its block, and 0 at padding."""
-        values_and_zeros = np.zeros(len(self.lengths), dtype)
-        values_and_zeros[1::2] = values
-        return np.repeat(values_and_zeros, self.lengths)
+    is_cls, mask = inputs["input_ids"] == cls_id, inputs["input_mask"]
+    columns = np.arange(mask.shape[1])
+    starts = np.maximum.accumulate(np.where(is_cls, columns, 0), axis=1)
+    features = {"position_ids": columns - starts, "sequence_ids": np.cumsum(is_cls, axis=1)}
+    return {name: (values * mask).astype(np.int32) for name, values in features.items()}

@@ -97,6 +97,16 @@ class TextTokenizer(abc.ABC):
         return [tokens[int(token_id)] for token_id in ids]
 
 
+def wordpiece(vocabulary: Vocabulary, *, lowercase: bool) -> Tokenizer:
+    """Returns BERT's tokenizer of the library `tokenizers`, without special tokens."""
+    limit = MAX_WORD_CHARACTERS
+    model = WordPiece(vocabulary.ids, unk_token="[UNK]", max_input_chars_per_word=limit)
+    tokenizer = Tokenizer(model)
+    tokenizer.normalizer = normalizer(lowercase=lowercase)
+    tokenizer.pre_tokenizer = BertPreTokenizer()
+    return tokenizer
+
+
 def normalizer(*, lowercase: bool) -> BertNormalizer:
     """Returns the normalizer of BERT: it cleans text and puts spaces around CJK characters.
 
@@ -124,12 +134,7 @@ class WordPieceTokenizer(TextTokenizer):
     def __init__(self, vocabulary: Vocabulary, *, lowercase: bool = True):
         self.vocabulary = vocabulary
         self.lowercase = lowercase
-        # No special token is registered, so "[SEP]" in a user's text stays plain text.
-        limit = MAX_WORD_CHARACTERS
-        model = WordPiece(vocabulary.ids, unk_token="[UNK]", max_input_chars_per_word=limit)
-        self._tokenizer = Tokenizer(model)
-        self._tokenizer.normalizer = normalizer(lowercase=lowercase)
-        self._tokenizer.pre_tokenizer = BertPreTokenizer()
+        self._tokenizer = wordpiece(vocabulary, lowercase=lowercase)
         self._exceptions = _ExceptionalCharacters(lowercase=lowercase)
         self._cache = WordCache(self._ids_of_words)
 

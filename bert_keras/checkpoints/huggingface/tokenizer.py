@@ -16,8 +16,7 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from tokenizers import AddedToken, Tokenizer, decoders
-from tokenizers.models import BPE, WordPiece
-from tokenizers.pre_tokenizers import BertPreTokenizer
+from tokenizers.models import BPE
 from tokenizers.processors import TemplateProcessing
 
 from bert_keras.checkpoints.huggingface.config import check_fixed, note_if_ignored
@@ -26,7 +25,7 @@ from bert_keras.errors import InputError, check_name, listed
 from bert_keras.files import existing_file, json_object, optional_json, write_json
 from bert_keras.text import fast_tokenizer
 from bert_keras.text.packing import pack
-from bert_keras.text.tokenizer import MAX_WORD_CHARACTERS, normalizer
+from bert_keras.text.tokenizer import wordpiece
 from bert_keras.text.vocab import SPECIAL_TOKENS, Vocabulary, in_order_of_ids, seems_lowercase
 
 VOCAB_TXT = "vocab.txt"
@@ -175,12 +174,9 @@ def read_tokenizer_json(folder: Path, settings: Mapping[str, Any]) -> str | None
 def sentencepiece_model(path: Path):
     """Reads SentencePiece's ModelProto of a Unigram model."""
     from google.protobuf.message import DecodeError
-    from sentencepiece import sentencepiece_model_pb2 as protobuf
 
-    # The type checker does not find the class, which protobuf creates on import.
-    model = protobuf.ModelProto()  # pyright: ignore[reportAttributeAccessIssue]
     try:
-        model.ParseFromString(path.read_bytes())
+        model = fast_tokenizer.sentencepiece_proto(path.read_bytes())
         is_unigram = model.trainer_spec.model_type == model.trainer_spec.UNIGRAM
         is_valid = is_unigram and model.HasField("normalizer_spec")  # absent if the file is cut off
     except DecodeError:
@@ -298,11 +294,7 @@ def write_tokenizer(
         write_json(folder / TOKENIZER_CONFIG, settings)
         return (MASK_NOTE,)
     vocabulary.save(folder / VOCAB_TXT)
-    tokenizer = Tokenizer(
-        WordPiece(vocabulary.ids, unk_token="[UNK]", max_input_chars_per_word=MAX_WORD_CHARACTERS)
-    )
-    tokenizer.normalizer = normalizer(lowercase=metadata.lowercase)
-    tokenizer.pre_tokenizer = BertPreTokenizer()
+    tokenizer = wordpiece(vocabulary, lowercase=metadata.lowercase)
     tokenizer.decoder = decoders.WordPiece(prefix="##")
     tokenizer.post_processor = TemplateProcessing(
         single="[CLS]:0 $A:0 [SEP]:0",
