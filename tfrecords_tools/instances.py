@@ -246,10 +246,10 @@ def plan_layouts(
     held_out = sizes[:, np.array(splits[0].held_out, np.int64)].sum(axis=1)
     layouts = []
     for split, size in zip(splits, [sizes.sum(axis=1) - held_out, held_out], strict=False):
-        passes = cast(int, settings.duplicates) if split.name == TRAIN else 1
+        num_passes = cast(int, settings.duplicates) if split.name == TRAIN else 1
         num_sentences, num_tokens = size.tolist()
         # An instance has at most as many tokens as a record, so these are the fewest instances.
-        expected = passes * num_tokens // settings.max_length + 1
+        expected = num_passes * num_tokens // settings.max_length + 1
         num_shards = settings.shards if split.name == TRAIN else 1
         if num_shards is None:
             minimum = min(4, max(1, expected // MIN_RECORDS_PER_SHARD))
@@ -258,18 +258,10 @@ def plan_layouts(
             num_buckets = num_shards * max(1, -(-expected // (num_shards * RECORDS_PER_BUCKET)))
         step = num_buckets // num_shards
         shards = tuple(range(start, start + step) for start in range(0, num_buckets, step))
-        layouts.append(
-            Layout(
-                split=split,
-                num_sentences=num_sentences,
-                num_tokens=num_tokens,
-                settings=settings,
-                num_separators=num_separators,
-                num_passes=passes,
-                num_buckets=num_buckets,
-                shards=shards,
-            )
-        )
+        sizes_of_split = {"num_sentences": num_sentences, "num_tokens": num_tokens}
+        counts = {"num_passes": num_passes, "num_buckets": num_buckets, "shards": shards}
+        options = {"settings": settings, "num_separators": num_separators}
+        layouts.append(Layout(split, **sizes_of_split, **options, **counts))
     return tuple(layouts)
 
 

@@ -56,9 +56,6 @@ def open_text(path: str) -> Iterator[BinaryIO]:
 
     with open_file(path) as file:
         compression = compression_of(path)
-        if compression and not file.read(1):
-            raise EOFError("the file is empty")
-        file.seek(0)
         if compression == "zip" and (num_files := len(ZipFile(file).namelist())) > 1:
             raise ValueError(f"it contains {num_files} files; unpack it")
         yield io.BufferedReader(compr[compression](file, mode="rb"), READ_BYTES)
@@ -87,12 +84,9 @@ def num_bytes_of(unit: Unit) -> int:
 def group_items(
     items: Iterable[Item], *, size_of: Callable[[Item], int], most: int
 ) -> Iterator[list[Item]]:
-    """Divides items into lists of adjacent items.
+    """Divides items into lists of adjacent items with a total size of at most `most`.
 
-    Args:
-        items: The items in order.
-        size_of: Returns the size of an item.
-        most: Maximum total size of the items of a list; an item that is larger is alone.
+    An item that is larger is alone in its list.
     """
     group, size = [], 0
     for item in items:
@@ -106,12 +100,9 @@ def group_items(
 
 
 def decode_text(raw: bytes, part: FilePart, position: int) -> str:
-    """Decodes UTF-8; raises InputError, which names the place, if the text is wrong or too long.
+    """Decodes a line, or the text of a row; an InputError names its place in the file.
 
-    Args:
-        raw: A line, or the text of a row of parquet.
-        part: The part from which it was read.
-        position: The index of the line's first byte, or the number of the row, from 1.
+    `position` is the index of the line's first byte, or the number of the row, from 1.
     """
     if len(raw) > MAX_LINE:
         raise InputError(f"{_location(part, position)} is over {MAX_LINE:,} bytes long; divide it")

@@ -190,16 +190,11 @@ def _reorder_spans(bounds: np.ndarray, order: np.ndarray) -> tuple[np.ndarray, n
 def _fill_rows(
     sizes: np.ndarray, *, length: int, most: int, generator: np.random.Generator
 ) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-    """Distributes sequences over rows: the largest first, then repeatedly the largest that fits.
+    """Distributes sequences of int [N] `sizes` over rows with at most `most` sequences.
 
-    Args:
-        sizes: int [N], the number of positions of each sequence.
-        length: The number of positions of a row.
-        most: The maximum number of sequences in a row.
-        generator: The source of the order of rows, and of sequences in a row.
-
-    Returns:
-        The sequences in their new order, and the row and the column of each, int [N].
+    A row gets the largest remaining sequence, and then repeatedly the largest that still fits. The
+    order of rows, and of sequences in a row, is random. Returns the sequences in their new order,
+    and the row and the column of each, int [N].
     """
     of_size: list[list[int]] = [[] for _ in range(length + 1)]
     for index, size in enumerate(sizes.tolist()):

@@ -137,7 +137,6 @@ def test_added_tokens_are_never_divided(folder, file, is_special):
         ("added_tokens.json", {"[E1]": 18}),
         ("tokenizer_config.json", {"added_tokens_decoder": {"18": {"content": "[E1]"}}}),
         ("tokenizer_config.json", {"extra_special_tokens": {"river_token": "river"}}),
-        ("tokenizer_config.json", {"do_lower_case": "true"}),
         ("tokenizer_config.json", {"split_special_tokens": True}),
         ("tokenizer_config.json", {"truncation_side": "left"}),
         ("tokenizer_config.json", {"never_split": ["the"]}),

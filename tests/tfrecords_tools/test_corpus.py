@@ -192,7 +192,7 @@ def test_a_damaged_file_is_refused_or_changes_nothing(file, kind):
     for place in range(len(packed)):
         flipped = packed[:place] + bytes([packed[place] ^ 1 << place % 8]) + packed[place + 1 :]
         assert lines(flipped) in (None, whole)
-        assert lines(packed[:place]) is None
+        assert lines(packed[:place]) is None or not place  # an empty .gz file is an empty text
 
 
 @pytest.mark.parametrize("kind", COMPRESSED)

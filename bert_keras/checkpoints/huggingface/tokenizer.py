@@ -21,7 +21,7 @@ from tokenizers.processors import TemplateProcessing
 
 from bert_keras.checkpoints.huggingface.config import check_fixed, note_if_ignored
 from bert_keras.config import ModelMetadata
-from bert_keras.errors import InputError, check_name, listed
+from bert_keras.errors import InputError, listed
 from bert_keras.files import existing_file, json_object, optional_json, write_json
 from bert_keras.text import fast_tokenizer
 from bert_keras.text.packing import pack
@@ -38,7 +38,6 @@ BERT_TOKENIZER_CLASSES = ("BertTokenizer", "DistilBertTokenizer", "ElectraTokeni
 BERT_TOKENIZER_CLASSES += tuple(f"{name}Fast" for name in BERT_TOKENIZER_CLASSES)
 GENERIC_CLASSES = ("PreTrainedTokenizerFast", "TokenizersBackend")  # do what tokenizer.json says
 SPECIAL_ROLES = ("pad_token", "unk_token", "cls_token", "sep_token", "mask_token")
-FLAGS = ("add_prefix_space", "do_lower_case", "keep_accents", "strip_accents")
 # Fields whose values are special tokens: a list, or an object of tokens by name
 TOKEN_LISTS = ("additional_special_tokens", "extra_special_tokens", "model_specific_special_tokens")
 # The only supported value of each field; other values would give other tokens.
@@ -86,13 +85,10 @@ def read_tokenizer(
     tokenizer, settings = files[TOKENIZER_JSON], files[TOKENIZER_CONFIG]
     added = _added_tokens(folder, files)
     class_name = settings.get("tokenizer_class") or tokenizer_class
-    for flag in FLAGS:
-        what = f"value of {flag} in {TOKENIZER_CONFIG}"
-        check_name(settings.get(flag), (None, True, False), what=what)
     lengths = (sentence_settings(folder).get("max_seq_length"), settings.get("model_max_length"))
     # A sequence has at least [CLS], one token and [SEP].
     max_length = next((each for each in lengths if isinstance(each, int) and each >= 3), None)
-    # `actual` has the values of FLAGS that the rules or the normalizer in tokenizer.json state.
+    # `actual` has the values of tokenizer_config.json that tokenizer.json states, too.
     if (tokenizer_json := read_tokenizer_json(folder, settings)) is not None:
         vocabulary = fast_tokenizer.rules_vocabulary(tokenizer_json, added=added)
         actual = {
@@ -212,8 +208,6 @@ def _wordpiece_problems(
     if tokenizer := files[TOKENIZER_JSON]:
         if tokenizer["model"]["vocab"] != vocabulary.ids:
             yield VOCAB_TXT, f"{VOCAB_TXT} and {TOKENIZER_JSON} have different tokens; remove one"
-        if (most := tokenizer["model"].get(limit := "max_input_chars_per_word", 100)) < 100:
-            yield limit, f"{TOKENIZER_JSON} makes [UNK] of words over {most} characters"
         for part, kind in (("normalizer", "BertNormalizer"), ("pre_tokenizer", "BertPreTokenizer")):
             values = tokenizer.get(part) or {}
             if values.get("type") != kind:
