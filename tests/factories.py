@@ -153,13 +153,13 @@ def random_checkpoint(
 ):
     """Returns the checkpoint of a `random_model` with `tiny_vocabulary` or another one."""
     from bert_keras.checkpoints.checkpoint import Checkpoint
-    from bert_keras.checkpoints.tensors import lazy_array, named_weights
+    from bert_keras.checkpoints.tensors import StoredTensor, named_weights
 
     vocabulary = vocabulary or tiny_vocabulary()
     config = {"vocab_size": len(vocabulary), **fields.pop("config", {})}
     built = random_model(model, seed=seed, config=config, **fields)
     arrays = {name: np.array(weight) for name, weight in named_weights(built).items()}
-    tensors = {name: lazy_array(a.shape, lambda a=a: a) for name, a in arrays.items()}
+    tensors = {name: StoredTensor(a.shape, lambda a=a: a) for name, a in arrays.items()}
     return Checkpoint(metadata=built.metadata, tensors=tensors, vocabulary=vocabulary)
 
 

@@ -1,4 +1,4 @@
-"""TensorFlow, TFDS and KerasHub; without them or with JAX, a test that uses them is skipped."""
+"""TensorFlow and KerasHub; without them or with JAX, a test that uses them is skipped."""
 
 import importlib
 import os
@@ -26,5 +26,5 @@ def _module(name: str) -> Any:
         return _Absent(name)
 
 
-tf, tfds, keras_hub = map(_module, ("tensorflow", "tensorflow_datasets", "keras_hub"))
+tf, keras_hub = map(_module, ("tensorflow", "keras_hub"))
 needs_tensorflow = pytest.mark.skipif(isinstance(tf, _Absent), reason="needs tensorflow")

@@ -9,7 +9,6 @@ collected in one process, for the plan that every worker receives. A range reque
 instances from the range that contains it. Spans are sorted at the shards as in the local build.
 """
 
-import contextlib
 import json
 import os
 import pickle
@@ -51,15 +50,15 @@ from tfrecords_tools.store import (
 from tfrecords_tools.tokens import TokenizeUnit, store_dtype
 
 RangeKey = tuple[int, int]  # unit and part
-ShardKey = tuple[int, int]  # split and index
-# The place of a span in its split: bucket, unit, part, instance, span, and the label.
+ShardKey = tuple[int, int]  # index of a split, and of a shard in the split
+# Keys whose order is the order of the spans in the local build: bucket, unit, part, index of the
+# instance in the range, index of the span in the instance. The label of the instance follows.
 SpanKey = tuple[int, int, int, int, int, int]
-# A split, a place in it, and a text: first token and end in the range, or a document, the fraction
-# of it that precedes the text, and a number of tokens.
+# The index of a split, the key of a span, and its text: either the first token and the end, or the
+# arguments of `TokenSource.text_at`.
 Request = tuple[int, SpanKey, tuple[int, int] | tuple[int, float, int]]
-Span = tuple[SpanKey, bytes]  # the place of a span and its tokens
+Span = tuple[SpanKey, bytes]  # the key of a span and its tokens
 REPORTS = "reports"  # the name of an output of `tokenize_ranges`
-ERROR = "error"  # file in the partial folder that keeps the message of a step's InputError
 
 
 @dataclass(frozen=True)
@@ -110,10 +109,6 @@ def build_on_beam(
     try:
         add_steps(pipeline, build_units(paths, text_field=settings.text_field), context)
         pipeline.run().wait_until_finish()
-    except Exception as error:
-        if not isinstance(error, InputError) and system.exists(f"{folder}/{ERROR}"):
-            raise InputError(system.cat_file(f"{folder}/{ERROR}").decode()) from error
-        raise
     finally:
         if system.exists(folder):
             system.rm(folder, recursive=True)
@@ -152,17 +147,6 @@ def add_steps(pipeline: beam.Pipeline, units: Sequence[Unit], context: StepConte
     )
 
 
-@contextlib.contextmanager
-def _kept_error(context: StepContext) -> Iterator[None]:
-    """Keeps an InputError of a step in a file, because runners report another exception."""
-    try:
-        yield
-    except InputError as error:
-        system, folder = file_system(context.partial)
-        system.pipe_file(f"{folder}/{ERROR}", str(error).encode())
-        raise
-
-
 class RangeTokens(NamedTuple):
     """The part of a token store that a range and the texts that begin in it need."""
 
@@ -185,7 +169,7 @@ class UnitReport(NamedTuple):
 def tokenize_ranges(indexed: tuple[int, Unit], context: StepContext) -> Iterator:
     """Yields (key, tokens) of each range of a unit in order, and then its report to `REPORTS`."""
     (index, unit), settings = indexed, context.settings
-    with _kept_error(context), tempfile.TemporaryDirectory() as work:
+    with tempfile.TemporaryDirectory() as work:
         result = TokenizeUnit(unit, Path(work) / "tokens", context.vocabulary, settings)()
         store = TokenStore(Path(work) / "tokens")
         ranges = [each._replace(unit=index) for each in ranges_of(store, [store.num_documents])]
@@ -242,18 +226,17 @@ def make_plan(reports: Sequence[UnitReport], context: StepContext) -> Plan:
     counts = [report.sizes.shape[1] for report in reports]
     first_documents = array("q", accumulate(counts, initial=0))
     ranges = [_in_corpus(each, first_documents) for report in reports for each in report.ranges]
-    with _kept_error(context):
-        return Plan(
-            entries=text_entries(report.result for report in reports),
-            first_documents=first_documents,
-            ranges=tuple(ranges),
-            first_of_range=array("q", [each.first for each in ranges]),
-            layouts=plan_layouts(
-                np.concatenate([report.sizes for report in reports], axis=1),
-                settings=context.settings,
-                num_separators=context.vocabulary.specials.num_separators,
-            ),
-        )
+    return Plan(
+        entries=text_entries(report.result for report in reports),
+        first_documents=first_documents,
+        ranges=tuple(ranges),
+        first_of_range=array("q", [each.first for each in ranges]),
+        layouts=plan_layouts(
+            np.concatenate([report.sizes for report in reports], axis=1),
+            settings=context.settings,
+            num_separators=context.vocabulary.specials.num_separators,
+        ),
+    )
 
 
 def draw_requests(
@@ -341,9 +324,8 @@ def _finish(
     by_key, splits = dict(shards), {}
     for split, layout in enumerate(plan.layouts):
         keys = [(split, shard) for shard in range(len(layout.shards))]
-        with _kept_error(context):
-            has_records = (key in by_key for key in keys)
-            check_shards(has_records, split=layout.split.name, num_shards=len(keys))
+        has_records = (key in by_key for key in keys)
+        check_shards(has_records, split=layout.split.name, num_shards=len(keys))
         splits[layout.split.name] = layout.summary([by_key[key] for key in keys])
     in_order = sorted(inputs, key=lambda each: context.paths.index(each["path"]))
     head = manifest_head(context.settings, context.vocabulary, in_order)

@@ -73,7 +73,7 @@ def build(
     is repeated with the same arguments.
 
     Args:
-        corpus: Files, folders, globs, URLs or TFDS names; see `corpus_files`.
+        corpus: Files, folders, globs or URLs; see `corpus_files`.
         vocabulary: The vocabulary of the records, which is written beside them.
         output: The folder to write, on this machine.
         workers: The maximum number of processes; the records do not depend on it.
@@ -84,7 +84,8 @@ def build(
     check_outside(output, corpus)
     # Our own .partial folder is skipped, because a glob such as `*` may match it.
     partial = Path(f"{os.path.abspath(output)}.partial").resolve()
-    paths = [path for path in corpus_files(corpus) if partial not in Path(path).resolve().parents]
+    paths = corpus_files(corpus)
+    paths = [path for path in paths if partial not in Path(path).resolve().parents]
     with resumed_folder(output) as (work, result_folder):
         plan = work / "plan.json"
         inputs = [input_entry(path) for path in tqdm(paths, "read inputs")]
@@ -105,9 +106,7 @@ def build(
                 write_receipt(store_folder, {})
             entries = google.write_records(store_folder, vocabulary=vocabulary, settings=settings)
         else:
-            # The user's own functions (module:function) may be slow, so they keep all workers.
-            if settings.segmenter is None and ":" not in settings.splitter:
-                workers = num_workers(workers, num_bytes=sum(entry["bytes"] for entry in inputs))
+            workers = num_workers(workers, num_bytes=sum(entry["bytes"] for entry in inputs))
             with Workers(workers) as pool:
                 entries = _write_splits(work, paths, settings, vocabulary, pool)
         manifest = {**head, **entries}
@@ -121,7 +120,7 @@ def build(
 
 
 def num_workers(maximum: int, *, num_bytes: int) -> int:
-    """Returns the number of processes that make a corpus of `num_bytes` faster, up to `maximum`."""
+    """Returns how many processes, up to `maximum`, make the work on a corpus faster."""
     return min(maximum, max(1, num_bytes // BYTES_PER_WORKER))
 
 
@@ -148,9 +147,9 @@ def _write_splits(
         for job in jobs:
             shutil.rmtree(job.output)
     store, splits = TokenStore(store_folder), {}
-    rules = {"settings": settings, "num_separators": vocabulary.specials.num_separators}
-    # A layout plans a split: its instances are drawn into buckets, and a shard has some buckets.
-    for layout in plan_layouts(store.document_sizes(), **rules):
+    separators = {"num_separators": vocabulary.specials.num_separators}
+    # The instances of a split are put into random buckets, and each shard has some of the buckets.
+    for layout in plan_layouts(store.document_sizes(), settings=settings, **separators):
         name = layout.split.name
         find_jobs = []
         for documents in ranges_of(store, tokenized["unit_documents"]):
@@ -160,8 +159,8 @@ def _write_splits(
         bucket_sizes = np.sum([result["sizes"] for result in results], axis=0)
         shard_sizes = [int(bucket_sizes[each.start : each.stop].sum()) for each in layout.shards]
         check_shards(map(bool, shard_sizes), split=name, num_shards=len(layout.shards))
-        # The size of a bucket counts spans. A labelled instance is a pair, two spans; another has
-        # one or several, so the number of records is an upper estimate, for the progress bar.
+        # The size of a bucket is its number of spans. A labelled instance has two spans, and any
+        # other instance one or several. This estimates the number of records for the progress bar.
         spans_per_record = 2 if settings.schema.has_labels else 1
         write_jobs = [
             WriteShard(
@@ -180,7 +179,7 @@ def _write_splits(
 
 
 def text_entries(results: Iterable[dict[str, Any]]) -> dict[str, Any]:
-    """Combines the results of `TokenizeUnit` into the manifest's entries about the text."""
+    """Returns the manifest's entries about the text, from the results of `TokenizeUnit`."""
     counts, num_documents = Counter(), 0
     for result in results:
         counts.update(result["counts"])
@@ -190,13 +189,14 @@ def text_entries(results: Iterable[dict[str, Any]]) -> dict[str, Any]:
 
 
 class Workers:
-    """A context manager that maps functions in `num_workers` spawned processes; 1 spawns none."""
+    """A context manager with `num_workers` processes; 1 means that this process does the work."""
 
     def __init__(self, num_workers: int):
         self._executor = None
         if num_workers > 1:
             context = get_context("spawn")
-            receiver, self._sender = context.Pipe(duplex=False)  # closing it ends the workers
+            # The workers end when `_sender` is closed, or when this process dies.
+            receiver, self._sender = context.Pipe(duplex=False)
             self._executor = ProcessPoolExecutor(
                 num_workers, mp_context=context, initializer=_start_worker, initargs=(receiver,)
             )
@@ -254,7 +254,7 @@ class Workers:
 
 
 def finished_result(output: Path) -> dict[str, Any] | None:
-    """Returns what the job of `output` returned, or None if it has no receipt that matches."""
+    """Returns the result of the job of `output`, or None if it has no receipt that matches."""
     try:
         receipt = json_object(f"{output}.json")
         result = receipt["result"]
@@ -276,13 +276,11 @@ def _run_job(job: Any) -> dict[str, Any]:
 
 def _make_receipt(output: Path, result: dict[str, Any]) -> dict[str, Any]:
     paths = output.iterdir() if output.is_dir() else [output]
-    files = {path.name: file_sha256(path) for path in sorted(paths)}
-    return {"result": result, "files": files, "copy": result}  # a damaged result differs from it
+    return {"result": result, "files": {path.name: file_sha256(path) for path in sorted(paths)}}
 
 
 def _start_worker(receiver: Connection) -> None:
     os.environ["TOKENIZERS_PARALLELISM"] = "false"  # the processes use all cores already
-    os.environ["CUDA_VISIBLE_DEVICES"] = ""  # reading a TFDS corpus needs no GPU
 
     def end_with_parent() -> None:  # `recv_bytes` ends when the parent closes its end or dies
         with suppress(EOFError, OSError):

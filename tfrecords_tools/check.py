@@ -15,6 +15,7 @@ from bert_keras.data.record_file import PretrainingSchema, RecordParser, common_
 from bert_keras.errors import InputError
 from bert_keras.files import StrPath, file_sha256
 from bert_keras.text.fast_tokenizer import vocabulary_sha256
+from bert_keras.text.packing import packing_features
 from bert_keras.text.vocab import Vocabulary
 from tfrecords_tools.settings import MANIFEST, read_manifest, shards_of
 
@@ -110,22 +111,15 @@ def _problems(features: Features, vocabulary: Vocabulary) -> Iterator[Problem]:
         yield "no position is predicted", is_counted.sum(axis=1, keepdims=True) == 0
     if "sequence_ids" not in features:
         return
-    sequences, is_real = features["sequence_ids"], mask == 1
-    steps = np.diff(sequences, axis=1, prepend=0)
-    yield "sequence_ids are not 0 exactly at the padding", (sequences > 0) != is_real
-    yield "sequence_ids do not count 1, 2, 3 without a gap", is_real & ((steps < 0) | (steps > 1))
-    is_start = is_real & (steps != 0)
-    column = np.arange(sequences.shape[1])
-    starts = np.maximum.accumulate(np.where(is_start, column, 0), axis=1)
-    is_wrong = is_real & (features["position_ids"] != column - starts)
-    yield "position_ids do not restart at 0 in every sequence", is_wrong
-    yield "a sequence does not start with [CLS]", is_start & (ids != vocabulary.cls_id)
+    expected = packing_features(features, cls_id=vocabulary.cls_id)
+    for name, values in expected.items():
+        yield f"{name} do not restart or count on at each [CLS]", features[name] != values
     if "next_sentence_positions" in features:
-        is_counted = features["next_sentence_weights"] > 0
-        sequence_id = 1 + np.arange(is_counted.shape[1])
+        is_counted, sequences = features["next_sentence_weights"] > 0, features["sequence_ids"]
+        sequence_id = 1 + np.arange(is_counted.shape[1])  # of each label
         is_wrong = is_counted != (sequence_id <= sequences.max(axis=1, keepdims=True))
         yield "the labels do not match the sequences", is_wrong
         positions = features["next_sentence_positions"]
-        started = np.take_along_axis(np.where(is_start, sequences, 0), positions, axis=1)
-        is_wrong = is_counted & (started != sequence_id)
+        started = np.where(ids == vocabulary.cls_id, sequences, 0)  # the sequence of each [CLS]
+        is_wrong = is_counted & (np.take_along_axis(started, positions, axis=1) != sequence_id)
         yield "the position of a label is not the [CLS] of its sequence", is_wrong

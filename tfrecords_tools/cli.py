@@ -23,12 +23,12 @@ examples:
   bert-tfrecords build corpus.txt --vocab vocab.txt --output records --held-out 0.02
 
 A corpus is files, folders or globs of text, wikiextractor output, JSON lines or parquet, compressed
-or not, or tfds:NAME. In text, a blank line or the end of a file ends a document.
+or not. In text, a blank line or the end of a file ends a document.
 """,
 )
 command, command_parser, main = PROGRAM.command, PROGRAM.parser, PROGRAM.main
 
-CORPUS = option("files", "CORPUS", "text files, folders, globs or tfds:NAME, see --help", nargs="+")
+CORPUS = option("files", "CORPUS", "text files, folders or globs, see --help", nargs="+")
 RECORDS = (
     option("files", "RECORDS", "folder of records, or record files", nargs="+"),
     option("--vocab", "FILE", "vocabulary of the records (default: the file in their folder)"),
@@ -63,7 +63,7 @@ def _build_options() -> Iterator[Argument]:
     option("--size", "N", "maximum number of tokens", 30000),
     option("--unused", "N", "tokens [unusedN] for later (default: 100 for wordpiece)", type=int),
     option("--segmenter", "NAME", "function that finds morphemes in words, as module:function"),
-    option("--text-field", "NAME", "field of JSON, parquet or TFDS with the text", "text"),
+    option("--text-field", "NAME", "field of JSON or parquet with the text", "text"),
     *FLAGS,
     examples="  bert-tfrecords vocab wiki.txt books.txt --output vocab.txt --size 30000",
 )

@@ -2,19 +2,18 @@
 
 import contextlib
 import glob
-import hashlib
 import os
 import re
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any, NoReturn
 
 from tqdm import tqdm
 
 from bert_keras.errors import InputError
-from bert_keras.files import StrPath, file_system, is_remote, open_file
+from bert_keras.files import StrPath, file_sha256, file_system, is_remote
 from tfrecords_tools import readers
-from tfrecords_tools.readers import TFDS, FilePart, Unit
+from tfrecords_tools.readers import FilePart, Unit
 
 _SKIPPED = (".", "_")  # prefixes of files and folders that other programs write
 UNIT_BYTES = 1 << 20  # larger if a build has more than MAX_UNITS units
@@ -22,12 +21,13 @@ MAX_UNITS = 1000
 
 
 def corpus_files(corpus: Sequence[StrPath]) -> list[str]:
-    """Returns all files of files, folders, globs, URLs and TFDS names, sorted in each of them."""
+    """Returns the paths of all files that files, folders, globs and URLs name.
+
+    The order of the names is kept; the files of a folder are sorted.
+    """
     paths: list[str] = []
     for name in [os.fspath(name) for name in corpus]:
-        groups: Iterable[list[str]] = [[name]]
-        if not name.startswith(TFDS):
-            groups = _remote_matches(name) if is_remote(name) else _local_matches(name)
+        groups = _remote_matches(name) if is_remote(name) else _local_matches(name)
         # With **, a pattern matches folders and the files in them.
         matches = dict.fromkeys(path for group in groups for path in sorted(group))
         if not matches:
@@ -47,7 +47,7 @@ def check_outside(output: StrPath, corpus: Sequence[StrPath]) -> None:
 
 
 def _check_new(path: str, found: dict[str, str]) -> None:
-    """Adds a path to `found`; raises InputError if another path of its file or folder is there."""
+    """Adds a path to `found`, by its real path; raises InputError if that is in it already."""
     if (same := found.setdefault(os.path.realpath(path), path)) is not path:
         raise InputError(f"{path} is twice in the corpus, also as {same}; name each file once")
 
@@ -74,6 +74,7 @@ def _local_matches(pattern: str) -> Iterator[list[str]]:
 
 
 def _remote_matches(pattern: str) -> Iterator[list[str]]:
+    """Yields a list of URLs for each file or folder that the URL `pattern` matches."""
     system, path = file_system(pattern)
     is_glob = glob.has_magic(path) and not system.exists(path)
     for match in sorted(system.glob(path)) if is_glob else [path] * system.exists(path):
@@ -84,8 +85,6 @@ def _remote_matches(pattern: str) -> Iterator[list[str]]:
 
 def size_of(path: str) -> int:
     """Returns the size of an input in bytes."""
-    if path.startswith(TFDS):
-        return sum(map(size_of, readers.split_files(path)[1]))
     if is_remote(path):
         system, name = file_system(path)
         return system.size(name)
@@ -94,9 +93,7 @@ def size_of(path: str) -> int:
 
 def input_entry(path: str) -> dict[str, Any]:
     """Returns the entry of an input in the manifest: "path", "bytes" and "sha256"."""
-    with open_file(readers.split_files(path)[0] if path.startswith(TFDS) else path) as file:
-        sha256 = hashlib.file_digest(file, "sha256").hexdigest()
-    return {"path": path, "bytes": size_of(path), "sha256": sha256}
+    return {"path": path, "bytes": size_of(path), "sha256": file_sha256(path)}
 
 
 def divide_into_units(
@@ -104,14 +101,11 @@ def divide_into_units(
 ) -> list[Unit]:
     """Divides a corpus into units of about `unit_bytes`, in a fixed order."""
     parts: list[FilePart] = []
-    options: Any = {"unit_bytes": unit_bytes, "text_field": text_field}
     for path in corpus_files(corpus):
         with named_errors(path):
-            if path.startswith(TFDS):
-                parts += readers.example_parts(path, **options)
-                continue
             size, file_format = size_of(path), readers.file_format(path)
             if file_format == "parquet":
+                options = {"unit_bytes": unit_bytes, "text_field": text_field}
                 parts += readers.row_group_parts(path, **options)
                 continue
             step = max(1, size if readers.compression_of(path) else unit_bytes)
@@ -130,7 +124,7 @@ def build_units(paths: Sequence[str], *, text_field: str) -> list[Unit]:
 
 @contextlib.contextmanager
 def named_errors(path: str) -> Iterator[None]:
-    """Names the file in errors of gzip, bz2, lzma, zstd, pyarrow or TFDS."""
+    """Names the file in errors of gzip, bz2, lzma, zstd or pyarrow."""
     try:
         yield
     except Exception as error:

@@ -46,7 +46,7 @@ def tokenize(files: Sequence[str], output: Path, *, tokenizer: WordPieceTokenize
 
 def _lines(path: str) -> Iterator[str]:
     with named_errors(path):
-        name = "tfds" if path.startswith(readers.TFDS) else readers.file_format(path)
+        name = readers.file_format(path)
         if name != "text":
             raise InputError(f"{path} is {name}; GoogleSettings (--compat google) need plain text")
         part, position = readers.FilePart(path, name, 0, 0, 0), 0
@@ -59,7 +59,8 @@ def _lines(path: str) -> Iterator[str]:
                 position += len(line)
 
 
-# For A and B the first token in the store and the number of tokens, and whether B is random.
+# The values of the fields in PAIR: for A and B, the first token in the store and the number of
+# tokens, and whether B is a random text.
 Pair = tuple[int, int, int, int, bool]
 PAIR = [("start_a", "<i8"), ("length_a", "<i4"), ("start_b", "<i8"), ("length_b", "<i4")]
 PAIR += [("is_random", "?")]
@@ -68,7 +69,10 @@ PAIR += [("is_random", "?")]
 def write_records(
     folder: Path, *, vocabulary: Vocabulary, settings: GoogleSettings
 ) -> dict[str, Any]:
-    """Writes records in turn to each shard, beside a token store; returns manifest entries."""
+    """Writes the shards beside a token store, and returns the manifest's entries.
+
+    Record 1 is in shard 1, record 2 in shard 2, and so on, in turn.
+    """
     store = TokenStore(folder)
     drawing = _Drawing(store, vocabulary, settings, Random(settings.seed))
     lists = [(name, "<i4", settings.max_predictions) for name in ("chosen", "new_ids")]
@@ -114,9 +118,7 @@ class _Drawing:
             is_word_start = np.array([not token.startswith("##") for token in vocabulary.tokens])
         order, size = self.shuffled(self.store.num_documents), len(vocabulary)
         for _ in range(settings.duplicates):
-            for index, pair in enumerate(self._pairs(order)):
-                if index % BATCH_RECORDS == 0:
-                    self.store.release()  # each pair leaves some 64 kB of the store in memory
+            for pair in self._pairs(order):
                 num_tokens = pair[1] + pair[3] + NUM_SPECIALS
                 num_predictions = max(1, round(num_tokens * settings.mask_rate))
                 num_predictions = min(settings.max_predictions, num_predictions)
@@ -180,9 +182,8 @@ class _Drawing:
         self, pair: Pair, num_predictions: int, is_word_start: np.ndarray | None
     ) -> list[int]:
         """Chooses the tokens to predict; returns indices into A and B laid end to end."""
-        # `is_word_start`, bool [V], is False for "##" tokens: whole words are chosen if they fit. A
-        # word continues across the [SEP]: if B was shortened inside a word, the rest of the word
-        # belongs to the last word of A.
+        # With `is_word_start`, bool [V], whole words are chosen; it is False for "##" tokens. If B
+        # was shortened inside a word, the rest of this word belongs to the last word of A.
         start_a, length_a, start_b, length_b, _ = pair
         if is_word_start is None:
             tokens = list(range(length_a + length_b))
@@ -211,13 +212,14 @@ class _Drawing:
         lengths = np.stack([rows["length_a"], rows["length_b"]], axis=1)
         starts = np.stack([rows["start_a"], rows["start_b"]], axis=1)
         tokens = self.store.tokens_of_spans(starts.ravel(), lengths.ravel())
-        self.store.release()
         offsets = (np.cumsum(lengths) - lengths.ravel()).reshape(lengths.shape)
         features = pack_texts(tokens, offsets, lengths, length=length, vocabulary=self.vocabulary)
-        # A token of A follows [CLS]; a token of B follows [CLS] and [SEP]. Empty slots sort last.
+        # All arrays below are int [B,P]. Token n of A is at the position n + 1, after [CLS]; the
+        # tokens of B follow A and [SEP]. Slots that are not filled sort last.
         chosen = rows["chosen"]
         is_filled = np.arange(chosen.shape[1]) < rows["num_chosen"][:, None]
-        positions = np.where(is_filled, 1 + chosen + (chosen >= lengths[:, :1]), length)
+        is_in_b = chosen >= lengths[:, :1]
+        positions = np.where(is_filled, 1 + chosen + is_in_b, length)
         by_position = np.argsort(positions, axis=1)
         positions = np.where(is_filled, np.take_along_axis(positions, by_position, axis=1), 0)
         new_ids = np.take_along_axis(rows["new_ids"], by_position, axis=1)

@@ -23,19 +23,19 @@ from tfrecords_tools.store import Range, TokenSource, TokenStore, documents_of, 
 TRAIN, HELD_OUT = "train", "held-out"
 RECORDS_PER_BUCKET = 100_000
 MIN_RECORDS_PER_SHARD = 250  # if the settings do not fix the number of shards
-_RELEASE_INTERVAL = 1000  # instances
 _MOST_REPEATED = 4  # pairs, to balance the labels of a pass; few sentences may need more
-_SHORTEST_PART = 8  # tokens of a part of a sentence that is cut
-# The index in the split, and token indices: the start of each sentence and the end of the last one.
+_SHORTEST_PART = 8  # the fewest tokens that a divided sentence leaves in an instance
+# The index of a document, and its bounds: the index in the store of the first token of each
+# sentence, and after these the end of the last sentence.
 Document = tuple[int, list[int]]
-TextSpan = tuple[int, int]
+TextSpan = tuple[int, int]  # the first token and the end of a text in the store
 
 
 class Instance(NamedTuple):
-    """Spans as (start, end) of tokens in the store; the label is 0 if the objective has none."""
+    """The texts of a sequence."""
 
     spans: tuple[TextSpan, ...]
-    label: int = 0
+    label: int = 0  # stays 0 if the objective has no labels
 
 
 class PairChoices(NamedTuple):
@@ -44,8 +44,9 @@ class PairChoices(NamedTuple):
     random: Random
     max_length: int
     short_rate: float  # fraction of the pairs that are kept short
-    other_text: Callable[[int, int], TextSpan]  # (document, num_tokens) -> sentences of another
-    fills_records: bool  # if True, a sentence that does not fit continues in the next instance
+    # Returns a text of another document for the index of a document and a number of tokens.
+    other_text: Callable[[int, int], TextSpan]
+    fills_records: bool  # whether a sentence that does not fit continues in the next instance
     num_separators: int = 1  # between two texts
 
     def draw_length(self) -> int:
@@ -55,7 +56,10 @@ class PairChoices(NamedTuple):
 
 
 def next_sentence(documents: Iterable[Document], pair_choices: PairChoices) -> Iterator[Instance]:
-    """Yields pairs; B is the next text (label 0) or of another document (BERT, appendix A.2)."""
+    """Yields pairs of texts A and B (BERT, appendix A.2).
+
+    B follows A (label 0), or is a random text of another document (label 1).
+    """
     random = pair_choices.random
     balance = 0  # random next texts minus true next texts
     latest = {True: deque(maxlen=_MOST_REPEATED), False: deque(maxlen=_MOST_REPEATED)}
@@ -82,7 +86,8 @@ def next_sentence(documents: Iterable[Document], pair_choices: PairChoices) -> I
             yield pair
             first = last
     if abs(balance) <= _MOST_REPEATED:
-        yield from list(latest[balance < 0])[: abs(balance)]  # balances the labels
+        # Repeats pairs of the label that is too rare, so that both labels are equally frequent.
+        yield from list(latest[balance < 0])[: abs(balance)]
 
 
 def sentence_order(documents: Iterable[Document], pair_choices: PairChoices) -> Iterator[Instance]:
@@ -100,12 +105,15 @@ def sentence_order(documents: Iterable[Document], pair_choices: PairChoices) -> 
             texts = (bounds[first], bounds[middle]), (bounds[middle], bounds[last])
             yield Instance(texts[::-1] if is_swapped else texts, int(is_swapped))
             first = last
-    if balance:
-        yield Instance(texts if is_swapped else texts[::-1], int(not is_swapped))  # equal labels
+    if balance:  # repeats the last pair in the other order, so that the labels are equally frequent
+        yield Instance(texts if is_swapped else texts[::-1], int(not is_swapped))
 
 
 def full_sentences(documents: Iterable[Document], pair_choices: PairChoices) -> Iterator[Instance]:
-    """Yields as many sentences as fit, across documents, a span for each (RoBERTa, section 4.2)."""
+    """Yields as many sentences as fit, from one or several documents (RoBERTa, section 4.2).
+
+    An instance has a span for each document.
+    """
     max_tokens = space = pair_choices.max_length - 2
     spans: list[TextSpan] = []
     for _, bounds in documents:
@@ -141,8 +149,10 @@ INSTANCES: dict[str, Callable[[Iterable[Document], PairChoices], Iterator[Instan
 
 
 def _end_of_text(bounds: list[int], first: int, length: int) -> int:
-    """Returns the index after the sentences from `first` on that reach `length` tokens."""
-    # If the document is shorter, it is the index after its last sentence.
+    """Returns the index after the sentences from `first` on that together reach `length` tokens.
+
+    If the rest of the document is shorter, this is the index after its last sentence.
+    """
     return min(bisect_left(bounds, bounds[first] + length, lo=first + 1), len(bounds) - 1)
 
 
@@ -150,9 +160,9 @@ def _end_of_text(bounds: list[int], first: int, length: int) -> int:
 class Split:
     """The documents of a split, with indices from 0 to `num_documents - 1`."""
 
-    name: str
+    name: str  # TRAIN or HELD_OUT
     num_documents: int
-    held_out: array  # the indices in the store, ascending, of all held-out documents
+    held_out: array  # the indices in the store of the held-out documents, ascending
 
     def index_of(self, document: int) -> int | None:
         """Converts the index of a document in the store to its index in the split, or to None."""
@@ -166,9 +176,10 @@ class Split:
         """Converts the index of a document in the split to its index in the store."""
         if self.name == HELD_OUT:
             return self.held_out[index]
-        # held_out[k] - k training documents precede the k-th held-out document
+        # held_out[k] - k training documents precede held-out document k.
         ranks = range(len(self.held_out))
-        return index + bisect_right(ranks, index, key=lambda rank: self.held_out[rank] - rank)
+        num_held_out = bisect_right(ranks, index, key=lambda k: self.held_out[k] - k)
+        return index + num_held_out
 
 
 def plan_splits(num_documents: int, *, settings: BuildSettings) -> list[Split]:
@@ -202,7 +213,7 @@ class Layout:
     shards: tuple[range, ...]  # the buckets of each shard
 
     def generator(self, *place: int) -> np.random.Generator:
-        """Returns the generator of a range, (0, unit, part), or of a shard, (1, shard)."""
+        """Returns a random generator for the `place` (0, unit, part) of a range or (1, shard)."""
         return np.random.default_rng((self.settings.seed, int(self.split.name != TRAIN), *place))
 
     def summary(self, shards: Sequence[dict]) -> dict:
@@ -235,10 +246,10 @@ def plan_layouts(
     held_out = sizes[:, np.array(splits[0].held_out, np.int64)].sum(axis=1)
     layouts = []
     for split, size in zip(splits, [sizes.sum(axis=1) - held_out, held_out], strict=False):
-        passes = cast(int, settings.duplicates) if split.name == TRAIN else 1
+        num_passes = cast(int, settings.duplicates) if split.name == TRAIN else 1
         num_sentences, num_tokens = size.tolist()
         # An instance has at most as many tokens as a record, so these are the fewest instances.
-        expected = passes * num_tokens // settings.max_length + 1
+        expected = num_passes * num_tokens // settings.max_length + 1
         num_shards = settings.shards if split.name == TRAIN else 1
         if num_shards is None:
             minimum = min(4, max(1, expected // MIN_RECORDS_PER_SHARD))
@@ -247,17 +258,19 @@ def plan_layouts(
             num_buckets = num_shards * max(1, -(-expected // (num_shards * RECORDS_PER_BUCKET)))
         step = num_buckets // num_shards
         shards = tuple(range(start, start + step) for start in range(0, num_buckets, step))
-        plan = num_separators, passes, num_buckets, shards
-        layouts.append(Layout(split, num_sentences, num_tokens, settings, *plan))
+        sizes_of_split = {"num_sentences": num_sentences, "num_tokens": num_tokens}
+        counts = {"num_passes": num_passes, "num_buckets": num_buckets, "shards": shards}
+        options = {"settings": settings, "num_separators": num_separators}
+        layouts.append(Layout(split, **sizes_of_split, **options, **counts))
     return tuple(layouts)
 
 
 @dataclass(frozen=True)
 class FindInstances:
-    """A job that writes the instances of those documents of a range that belong to the split."""
+    """A job that draws the instances of a range's documents in a split, and writes buckets."""
 
     documents: Range
-    layout: Layout
+    layout: Layout  # of the split
     output: Path
     store_folder: Path
 
@@ -276,10 +289,9 @@ class FindInstances:
         for index, (spans, label) in enumerate(instances):
             for span in spans:
                 flat += (index, label, *span)
-            if index % _RELEASE_INTERVAL == 0:
-                store.release()  # each text of another document leaves 64 kB in memory
         table = np.array(flat, np.int64).reshape(-1, 4)
         num_buckets, num_instances = self.layout.num_buckets, table[-1, 0] + 1 if len(table) else 0
+        # The bucket of each instance, and from these the bucket of each span.
         buckets = generator.integers(num_buckets, size=num_instances)[table[:, 0]]
         order = np.argsort(buckets, kind="stable")
         ends = np.searchsorted(buckets[order], np.arange(1, num_buckets))
@@ -297,7 +309,10 @@ def draw_instances(
     """Draws the instances of a range in all passes.
 
     Args:
+        layout: The split, whose documents are used, and the number of passes.
         documents: The range, with indices of the whole corpus.
+        store: The tokens of the range.
+        random: The source of all random numbers.
         text_at: Returns a text of another document, as `TokenSource.text_at`.
     """
     split, settings = layout.split, layout.settings
@@ -309,10 +324,17 @@ def draw_instances(
 
     def other_text(index: int, num_tokens: int) -> Any:
         other = int(random.random() * (split.num_documents - 1))
-        return text_at(split.document(other + (other >= index)), random.random(), num_tokens)
+        if other >= index:  # skips the document itself
+            other += 1
+        return text_at(split.document(other), random.random(), num_tokens)
 
-    lengths = settings.max_length, settings.short_sequence_rate
-    is_packed = settings.schema.is_packed
-    pair_choices = PairChoices(random, *lengths, other_text, is_packed, layout.num_separators)
+    pair_choices = PairChoices(
+        random=random,
+        max_length=settings.max_length,
+        short_rate=settings.short_sequence_rate,
+        other_text=other_text,
+        fills_records=settings.schema.is_packed,
+        num_separators=layout.num_separators,
+    )
     for _ in range(layout.num_passes):
         yield from INSTANCES[settings.objective](split_documents, pair_choices)

@@ -1,8 +1,7 @@
-"""Reads the text of files in parts: plain text, wikiextractor, JSON lines, parquet and TFDS.
+"""Reads the text of files in parts: plain text, wikiextractor, JSON lines and parquet.
 
-A reader yields stripped lines; "" ends a document, which belongs to the part in which it begins. A
-prepared TensorFlow dataset (TFDS) is named by `tfds:NAME[/CONFIG][:VERSION][?split=SPLIT]`, as in
-`tfds:wikipedia/20230601.en`, or by `tfds:FOLDER`. Splits are such as `train[:10%]`.
+The reader of a part yields the stripped lines of the documents that begin in it, and "" at the end
+of each document.
 """
 
 import bz2
@@ -21,28 +20,25 @@ from functools import partial
 from typing import Any, BinaryIO, TypeVar
 from zipfile import ZipFile
 
-from bert_keras.errors import InputError, check_name, quoted, require
-from bert_keras.files import is_remote, open_file, utf8_error
+from bert_keras.errors import InputError, check_name, quoted
+from bert_keras.files import open_file, utf8_error
 
 READ_BYTES = 1 << 18  # size of a block that is read or decompressed
 MAX_LINE = 1 << 26  # bytes; a small compressed file can have a line that fills the memory
-TFDS = "tfds:"  # prefix of the name of a dataset
-_MAX_PARTS_PER_SHARD = 8  # a part reads and skips the preceding examples of its shard
-_EXAMPLES_PER_BATCH = 64  # decoded together
 _TABLE_BUFFER_BYTES = 1 << 20  # limits the memory for a column of a parquet file
 _ROWS_PER_BATCH = 16  # decoded together
-_NOUNS = {"parquet": "row", "tfds": "example"}  # format -> noun; other formats have lines
 Item = TypeVar("Item")
-# A document starts where group 1 ends. For "text", group 1 is a blank line, in a lookahead because
-# its line feed also begins the next match. Longer blank lines separate documents, too, but are not
-# matched, so that the length of a match is limited.
+# A document starts where group 1 of a match ends. For "text", group 1 is a blank line. It is in a
+# lookahead, because the line feed of this line can also begin the next match. Blank lines of over
+# 64 characters separate documents, too, but no part begins after one: this limits the length of a
+# match to _MAX_MATCH_BYTES.
 DOCUMENT_STARTS = {
     "text": re.compile(rb"\n(?=([ \t\r]{0,64}\n))"),
     "wikiextractor": re.compile(rb"\n()(?=<doc id=)"),
     "jsonl": re.compile(rb"\n()"),
 }
 BYTE_ORDER_MARK = b"\xef\xbb\xbf"
-_MAX_MATCH_BYTES = 80  # at least the length of a match with its lookahead
+_MAX_MATCH_BYTES = 80  # no match of DOCUMENT_STARTS is longer, with its lookahead
 _HEAD_BYTES = 1 << 16  # enough to recognize a format
 _JSON_NAME = re.compile(r"\.(json|jsonl|ndjson|jsonlines)(\.|$)", re.I)
 _JSON_OBJECT = re.compile(rb'\{\s*"[^"]*"\s*:')
@@ -105,14 +101,14 @@ _DECOMPRESSORS |= dict.fromkeys(("lzma", "xz"), partial(_Streams, lzma.LZMADecom
 
 @dataclass(frozen=True)
 class FilePart:
-    """A part of a file: a byte range, a whole compressed file, row groups or TFDS examples."""
+    """A part of a file: a byte range, a whole compressed file, or row groups of parquet."""
 
     path: str
     format: str  # a key of `READERS`
-    start: int  # byte, row group or example
-    end: int
+    start: int  # index of the first byte or row group of the part
+    end: int  # index after the last one
     num_bytes: int  # size of the part in the file, for progress bars
-    text_field: str = "text"  # the field of JSON lines, parquet or TFDS that has the text
+    text_field: str = "text"  # the field of JSON lines or parquet that has the text
 
 
 Unit = tuple[FilePart, ...]  # the parts that one job reads
@@ -126,7 +122,10 @@ def num_bytes_of(unit: Unit) -> int:
 def group_items(
     items: Iterable[Item], *, size_of: Callable[[Item], int], most: int
 ) -> Iterator[list[Item]]:
-    """Yields lists of adjacent items of a total size up to `most`; a larger item is alone."""
+    """Divides items into lists of adjacent items with a total size of at most `most`.
+
+    An item that is larger is alone in its list.
+    """
     group, size = [], 0
     for item in items:
         if group and size + size_of(item) > most:
@@ -139,7 +138,10 @@ def group_items(
 
 
 def decode_text(raw: bytes, part: FilePart, position: int) -> str:
-    """Decodes a line at a byte `position`, or the row or example of that number, from 1."""
+    """Decodes a line, or the text of a row; an InputError names its place in the file.
+
+    `position` is the index of the line's first byte, or the number of the row, from 1.
+    """
     if len(raw) > MAX_LINE:
         raise InputError(f"{_location(part, position)} is over {MAX_LINE:,} bytes long; divide it")
     try:
@@ -149,7 +151,7 @@ def decode_text(raw: bytes, part: FilePart, position: int) -> str:
 
 
 def lines_of_record(raw: bytes, part: FilePart, position: int) -> Iterator[str]:
-    """Yields the lines of a record, then ""; blank lines in it do not end a document."""
+    """Yields the lines of a JSON object or row, without blank lines, and then ""."""
     yield from filter(None, map(_stripped, decode_text(raw, part, position).split("\n")))
     yield ""
 
@@ -160,8 +162,9 @@ def _stripped(line: str) -> str:
 
 
 def _location(part: FilePart, position: int) -> str:
-    if noun := _NOUNS.get(part.format):
-        return f"{part.path}, {noun} {position:,}"
+    """Returns the place of a text for errors; see `decode_text`."""
+    if part.format == "parquet":
+        return f"{part.path}, row {position:,}"
     line_number, remaining = 1, position
     with open_text(part.path) as file:
         while data := file.read(min(remaining, READ_BYTES)):
@@ -207,14 +210,14 @@ def read_articles(part: FilePart) -> Iterator[str]:
 
 
 def read_json_lines(part: FilePart) -> Iterator[str]:
-    """Reads JSON lines: the text of each object is a document; blank lines do not end it."""
+    """Reads JSON lines: the text of each object is a document."""
     for position, line in _lines(part):
         if not line.strip():
             continue
         source = decode_text(line, part, position)
         try:
             text = json.loads(source)[part.text_field] or ""
-            # JSON can contain half of a surrogate pair, which is refused like other bad UTF-8.
+            # JSON can contain half of a surrogate pair, which `decode_text` refuses.
             data = text.encode("utf-8", "surrogatepass")
         except (ValueError, RecursionError, LookupError, TypeError, AttributeError) as error:
             raise InputError(
@@ -227,13 +230,13 @@ def read_json_lines(part: FilePart) -> Iterator[str]:
 def _lines(part: FilePart) -> Iterator[tuple[int, bytes]]:
     """Yields the lines of the documents that begin in a part, each with its first byte's index."""
     with open_text(part.path) as file:
-        position, end = 0, math.inf
+        position, end = 0, math.inf  # a compressed file is read as a whole
         if not compression_of(part.path):
             size, pattern = file.seek(0, os.SEEK_END), DOCUMENT_STARTS[part.format]
             position = _first_start(file, part.start, part.end, pattern) if part.start else 0
-            # A document that begins before part.end may end after it: at the first start from
-            # part.end on. If position == part.end, no document begins in this part.
-            end = part.end if position == part.end else _first_start(file, part.end, size, pattern)
+            if position == part.end:  # no document begins in this part
+                return
+            end = _first_start(file, part.end, size, pattern)  # the last document may end there
             file.seek(position)
         while position < end and (line := file.readline(MAX_LINE + 1)):
             yield position, line if position else line.removeprefix(BYTE_ORDER_MARK)
@@ -248,8 +251,9 @@ def _first_start(file: BinaryIO, start: int, end: int, pattern: re.Pattern) -> i
     while offset < end and (read := file.read(READ_BYTES)):
         data += read
         for match in pattern.finditer(data):
-            if offset + match.end(1) >= start:
-                return min(offset + match.end(1), end)
+            if (found := offset + match.end(1)) >= start:
+                return min(found, end)
+        # A match may begin in this block and end in the next one.
         offset += max(0, len(data) - _MAX_MATCH_BYTES)
         data = data[-_MAX_MATCH_BYTES:]
     return end
@@ -260,6 +264,7 @@ def row_group_parts(path: str, *, unit_bytes: int, text_field: str) -> Iterator[
     with _open_table(path) as table:
         metadata = table.metadata
         check_name(text_field, table.schema_arrow.names, what=f"field (--text-field) of {path}")
+        # Parquet stores the fields of a nested column as columns, such as "column.field".
         columns = [table.schema.column(index).path for index in range(len(table.schema))]
         column = next(n for n, path in enumerate(columns) if path.split(".")[0] == text_field)
         groups = range(metadata.num_row_groups)
@@ -270,7 +275,7 @@ def row_group_parts(path: str, *, unit_bytes: int, text_field: str) -> Iterator[
 
 
 def read_rows(part: FilePart) -> Iterator[str]:
-    """Reads rows: the text of each is a document; blank lines do not end it."""
+    """Reads rows of a parquet file: the text of each is a document."""
     import pyarrow as pa
 
     with _open_table(part.path) as table:
@@ -292,75 +297,9 @@ def _open_table(path: str) -> Iterator:
         yield table
 
 
-def example_parts(path: str, *, unit_bytes: int, text_field: str) -> Iterator[FilePart]:
-    """Yields parts of adjacent examples, each of up to `unit_bytes` in storage."""
-    import tensorflow_datasets as tfds
-
-    builder, split = _builder_and_split(path)
-    check_name(text_field, builder.info.features or (), what=f"field (--text-field) of {path}")
-    for part in tfds.core.ReadInstruction.from_spec(split).to_absolute(builder.info.splits):
-        info = builder.info.splits[part.splitname]
-        split_path = f"{path.partition('?')[0]}?split={part.splitname}"
-        last = info.num_examples if part.to is None else part.to
-        mean = info.num_bytes / max(1, info.num_examples)
-        shard_end = 0
-        for shard in info.shard_lengths:
-            shard_start, shard_end = shard_end, shard_end + shard
-            step = max(1, int(unit_bytes / max(1, mean)), -(-shard // _MAX_PARTS_PER_SHARD))
-            for start in range(shard_start, shard_end, step):
-                first = max(start, part.from_ or 0)
-                end = min(start + step, shard_end, last)
-                if first < end:
-                    size = max(1, round(mean * (end - first)))
-                    yield FilePart(split_path, "tfds", first, end, size, text_field)
-
-
-def read_examples(part: FilePart) -> Iterator[str]:
-    """Reads examples: the text of each is a document; blank lines do not end it."""
-    builder, split = _builder_and_split(part.path)
-    import tensorflow_datasets as tfds
-
-    texts = builder.as_dataset(
-        split=tfds.core.ReadInstruction(split, from_=part.start, to=part.end, unit="abs"),
-        decoders=tfds.decode.PartialDecoding({part.text_field: True}),
-        read_config=tfds.ReadConfig(interleave_cycle_length=1, try_autocache=False),
-    )
-    example_number = part.start + 1
-    for batch in texts.map(lambda example: example[part.text_field]).batch(_EXAMPLES_PER_BATCH):
-        for text in batch.numpy():
-            yield from lines_of_record(text, part, example_number)
-            example_number += 1
-
-
-def split_files(path: str) -> tuple[str, list[str]]:
-    """Returns TFDS' description file of a data set, and the files of its examples."""
-    builder, split = _builder_and_split(path)
-    description = os.path.join(builder.data_dir, "dataset_info.json")
-    return description, list(map(str, builder.info.splits[split].filepaths))
-
-
-def _builder_and_split(path: str) -> tuple[Any, str]:
-    """Returns the builder of a prepared dataset and the named split."""
-    require("tensorflow", what=path)
-    import tensorflow_datasets as tfds
-
-    name, _, split = path.removeprefix(TFDS).partition("?split=")
-    if is_remote(name) or os.path.isfile(os.path.join(name, "dataset_info.json")):
-        builder = tfds.builder_from_directory(name)
-    else:
-        builder = tfds.builder(name, data_dir=os.environ.get("TFDS_DATA_DIR"))
-    splits = builder.info.splits
-    if not splits or (not split and len(splits) != 1):
-        none = f"{builder.data_dir} has no prepared dataset; set TFDS_DATA_DIR"
-        several = f"{path} has several splits: {', '.join(splits)}; choose one with ?split=SPLIT"
-        raise InputError(several if splits else none)
-    return builder, split or next(iter(splits))
-
-
 READERS: dict[str, Callable[[FilePart], Iterator[str]]] = {
     "text": read_plain_text,
     "wikiextractor": read_articles,
     "jsonl": read_json_lines,
     "parquet": read_rows,
-    "tfds": read_examples,
 }

@@ -39,7 +39,7 @@ class BuildSettings:
     """The settings that affect the bytes of the records, except for corpus and vocabulary."""
 
     lowercase: bool = setting(True, "whether text is lower-cased and loses its accents")
-    text_field: str = setting("text", "field of JSON, parquet or TFDS with the text")
+    text_field: str = setting("text", "field of JSON or parquet with the text")
     splitter: str = setting("en", "sentence rules: a language, lines, or module:function")
     segmenter: str | None = setting(None, "function that finds words to mask, as module:function")
     objective: str = setting("nsp", "pretraining objective")

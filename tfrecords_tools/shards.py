@@ -15,7 +15,6 @@ from tfrecords_tools.instances import Layout
 from tfrecords_tools.store import SpanTable, TokenStore, read_bucket
 
 _BATCH_RECORDS = 1024  # masked and encoded at once; their arrays fit a processor's cache
-_RELEASE_INTERVAL = 512  # spans; each leaves some 64 kB of the store in memory
 
 
 class Sequences(NamedTuple):
@@ -74,18 +73,8 @@ class WriteShard:
             for row in range(0, sequences.num_rows, _BATCH_RECORDS):
                 batch = sequences.of_rows(row, row + _BATCH_RECORDS)
                 parts = {"schema": schema, "vocabulary": vocabulary, "masker": masker}
-                tokens = read_tokens(batch, store)
+                tokens = store.tokens_of_spans(batch.starts, batch.lengths)
                 yield record_features(batch, tokens, **parts, generator=generator)
-
-
-def read_tokens(sequences: Sequences, store: TokenStore) -> np.ndarray:
-    """Returns the token ids of all spans, concatenated."""
-    tokens = []
-    for first in range(0, len(sequences.starts), _RELEASE_INTERVAL):
-        group = slice(first, first + _RELEASE_INTERVAL)
-        tokens.append(store.tokens_of_spans(sequences.starts[group], sequences.lengths[group]))
-        store.release()
-    return np.concatenate(tokens)
 
 
 def _sequence_sizes(lengths: np.ndarray, bounds: np.ndarray, *, num_separators: int) -> np.ndarray:
@@ -100,15 +89,23 @@ def arrange_sequences(
     generator: np.random.Generator,
     num_separators: int = 1,
 ) -> Sequences:
-    """Shuffles the instances of a bucket, shortens each until it fits, and distributes them."""
+    """Shuffles the instances of a bucket, shortens pairs that are too long, and fills records.
+
+    Args:
+        table: The spans of the instances.
+        schema: The length of a record and its maximum number of sequences.
+        generator: The source of all random numbers.
+        num_separators: The number of separator tokens between two texts.
+    """
     first_spans = np.flatnonzero(np.diff(table.instances, prepend=-1))
     order = generator.permutation(len(first_spans))
     spans, bounds = _reorder_spans(np.append(first_spans, len(table.instances)), order)
-    # The longer text of a pair that is too long loses tokens at both ends, at random.
     starts, lengths = table.starts[spans], table.ends[spans] - table.starts[spans]
     sizes = _sequence_sizes(lengths, bounds, num_separators=num_separators)
-    long = bounds[:-1][sizes > schema.max_length]
-    pairs, limit = np.stack([long, long + 1]), schema.max_length - 2 - num_separators
+    # The longer text of a pair loses tokens at both ends: a random number of them at its start.
+    first_of_long = bounds[:-1][sizes > schema.max_length]
+    pairs = np.stack([first_of_long, first_of_long + 1])  # int [2, P], indices of spans
+    limit = schema.max_length - 2 - num_separators
     shortened = np.stack(packing.truncated_lengths(*lengths[pairs], limit=limit))
     starts[pairs] += generator.binomial(lengths[pairs] - shortened, 0.5)
     lengths[pairs] = shortened
@@ -143,32 +140,33 @@ def record_features(
     """
     size, num_separators = len(vocabulary), vocabulary.specials.num_separators
     lengths, first_spans = sequences.lengths, sequences.bounds[:-1]
-    index_in_row = np.arange(len(first_spans)) - np.searchsorted(sequences.rows, sequences.rows)
-    counts = np.diff(sequences.bounds)
-    index_in_sequence = np.arange(len(lengths)) - np.repeat(first_spans, counts)
-    offsets = np.cumsum(lengths + num_separators) - lengths - num_separators
-    offsets -= np.repeat(offsets[first_spans], counts)  # from the first span of the sequence
+    num_spans = np.diff(sequences.bounds)  # of each sequence
+    # For each of M spans: its index in its sequence, and its first position after the [CLS].
+    index_in_sequence = np.arange(len(lengths)) - np.repeat(first_spans, num_spans)
+    num_before = np.cumsum(lengths + num_separators) - lengths - num_separators
+    offsets = num_before - np.repeat(num_before[first_spans], num_spans)
     spans = packing.TextSpans(
-        rows=np.repeat(sequences.rows, counts),
-        columns=np.repeat(sequences.columns, counts) + 1 + offsets,
+        rows=np.repeat(sequences.rows, num_spans),
+        columns=np.repeat(sequences.columns, num_spans) + 1 + offsets,
         starts=np.cumsum(lengths) - lengths,
         lengths=lengths,
         segments=index_in_sequence if schema.has_labels else np.zeros_like(index_in_sequence),
-        sequences=np.repeat(index_in_row + 1, counts),
+        is_first=index_in_sequence == 0,
     )
     shape = {"num_rows": sequences.num_rows, "length": schema.max_length}
     values = packing.pack_spans(tokens, spans, vocabulary=vocabulary, **shape)
     is_continuation = None
-    if masker and masker.policy.unit == "word":
+    if masker and masker.policy.unit == "word":  # see `tfrecords_tools.tokens` on raised ids
         is_continuation = values["input_ids"] >= size
         values["input_ids"] -= is_continuation * np.int32(size)
     if schema.is_packed:
-        values |= packing.packing_features(spans, **shape, num_separators=num_separators)
+        values |= packing.packing_features(values, cls_id=vocabulary.cls_id)
     if masker:
         values |= masker.mask(values["input_ids"], generator=generator, continues=is_continuation)
     if schema.has_labels and not schema.is_packed:
         values["next_sentence_labels"] = sequences.labels[:, None]
     elif schema.has_labels:
+        index_in_row = np.arange(len(first_spans)) - np.searchsorted(sequences.rows, sequences.rows)
         for name, value, dtype in (
             ("next_sentence_labels", sequences.labels, np.int64),
             ("next_sentence_positions", sequences.columns, np.int64),
@@ -180,7 +178,10 @@ def record_features(
 
 
 def _reorder_spans(bounds: np.ndarray, order: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-    """Returns the indices of the spans in the new order of the sequences, and the new bounds."""
+    """Returns the indices of the spans in the new order of the sequences, and the new bounds.
+
+    `bounds` and `order` are the first span of each sequence, and the sequences in their new order.
+    """
     counts = np.diff(bounds)[order]
     starts = np.cumsum(counts) - counts
     return packing.span_indices(bounds[:-1][order], counts), np.append(starts, counts.sum())
@@ -189,8 +190,12 @@ def _reorder_spans(bounds: np.ndarray, order: np.ndarray) -> tuple[np.ndarray, n
 def _fill_rows(
     sizes: np.ndarray, *, length: int, most: int, generator: np.random.Generator
 ) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-    """Returns a random order of sequences packed into rows, and the row and column of each."""
-    # A row takes the largest remaining sequence, then repeatedly the largest that still fits.
+    """Distributes sequences of int [N] `sizes` over rows with at most `most` sequences.
+
+    A row gets the largest remaining sequence, and then repeatedly the largest that still fits. The
+    order of rows, and of sequences in a row, is random. Returns the sequences in their new order,
+    and the row and the column of each, int [N].
+    """
     of_size: list[list[int]] = [[] for _ in range(length + 1)]
     for index, size in enumerate(sizes.tolist()):
         of_size[size].append(index)

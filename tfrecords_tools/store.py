@@ -1,12 +1,15 @@
 """Keeps tokenized documents and the spans of instances in files on disk.
 
-A token store is a folder with three files: `tokens`, the ids, uint16 or uint32; `sentences`, int64,
-the first token of each sentence and the number of tokens; `documents`, int64, the first sentence of
-each document and the number of sentences.
+A token store is a folder with three files:
 
-A file of buckets contains the index at which each bucket begins, and then the spans of all buckets,
-int64 [n,4]: index of the instance in the file, label, start and end in the store. Instances in
-random buckets, shuffled in each bucket, are shuffled as a whole (Rao 1961; Sandelius 1962).
+tokens      the ids, uint16 or uint32
+sentences   the index of the first token of each sentence, and then the number of tokens, int64
+documents   the index of the first sentence of each document, and then the number of sentences
+
+A file of buckets contains the index of the first span of each bucket, the number of spans, and then
+the spans of all buckets, int64 [n,4]: index of the instance in the file, label, start and end in
+the store. To shuffle instances, each is put into a random bucket, and each bucket is shuffled (Rao
+1961; Sandelius 1962).
 """
 
 import os
@@ -14,7 +17,7 @@ import shutil
 from bisect import bisect_left
 from collections.abc import Iterable, Iterator, Sequence
 from itertools import accumulate, pairwise
-from mmap import MADV_DONTNEED, MADV_RANDOM, PROT_READ, mmap
+from mmap import MADV_RANDOM, PROT_READ, mmap
 from pathlib import Path
 from typing import NamedTuple
 
@@ -61,7 +64,13 @@ class TokenWriter:
             file.close()
 
     def add(self, ids: np.ndarray, lengths: np.ndarray, is_first: np.ndarray | None = None) -> None:
-        """Adds N sentences: ids [M], lengths [N], and which of them begin a document, bool [N]."""
+        """Adds sentences.
+
+        Args:
+            ids: int [M], the token ids of all sentences, concatenated.
+            lengths: int [N], the number of tokens of each sentence.
+            is_first: bool [N], which sentences begin a document; by default none.
+        """
         documents = np.full(len(lengths), self._document)
         if is_first is not None:
             documents += np.cumsum(is_first)
@@ -89,7 +98,8 @@ class TokenSource:
         tokens: Token ids of `dtype`: the file of a store, or a part of it.
         sentences: int64, the first token of each sentence, and the end of the last one.
         documents: int64, the first sentence of each document, and the end of the last one.
-        first_document, first_sentence: The indices of the first document and sentence.
+        first_document, first_sentence: The indices in the corpus of the first document and
+            sentence, by which the methods count.
     """
 
     def __init__(
@@ -117,7 +127,13 @@ class TokenSource:
         return self._sentences[first - self._first_sentence : last - self._first_sentence + 1]
 
     def text_at(self, document: int, fraction: float, num_tokens: int) -> tuple[int, int]:
-        """Returns the first token and the end of a text after a `fraction` of the sentences."""
+        """Returns the first token and the end of a text in a document.
+
+        Args:
+            document: The index of the document.
+            fraction: The share of the document's sentences that precede the text, below 1.
+            num_tokens: The text has the fewest sentences with as many tokens, or all that follow.
+        """
         start, end = self.documents(document, document + 1)
         starts = self.sentences(start + int(fraction * (end - start)), end)
         last = min(bisect_left(starts, starts[0] + num_tokens, 1), len(starts) - 1)
@@ -133,19 +149,19 @@ class TokenStore(TokenSource):
     """Reads a store by memory maps; the first document, sentence and token have the index 0."""
 
     def __init__(self, folder: Path):
-        self._maps: list[mmap | bytes] = []
+        maps: list[mmap | bytes] = []
         for name in FILES:
             with (folder / name).open("rb") as file:
                 is_empty = not os.fstat(file.fileno()).st_size
-                self._maps.append(b"" if is_empty else mmap(file.fileno(), 0, prot=PROT_READ))
-        num_tokens = memoryview(self._maps[1]).cast("q")[-1]
-        dtype = np.dtype("<u2" if len(self._maps[0]) == 2 * num_tokens else "<u4")
-        super().__init__(*self._maps, dtype=dtype)
-        self.num_tokens = num_tokens
+                maps.append(b"" if is_empty else mmap(file.fileno(), 0, prot=PROT_READ))
+        tokens, sentences, documents = maps
+        self.num_tokens = memoryview(sentences).cast("q")[-1]
+        dtype = np.dtype("<u2" if len(tokens) == 2 * self.num_tokens else "<u4")
+        super().__init__(tokens, sentences, documents, dtype=dtype)
         self.num_sentences = len(self._sentences) - 1
         self.num_documents = len(self._documents) - 1
-        if isinstance(self._tokens, mmap):
-            self._tokens.madvise(MADV_RANDOM)  # the system does not read ahead of a span
+        if isinstance(tokens, mmap):
+            tokens.madvise(MADV_RANDOM)  # the system does not read ahead of a span
 
     def document_sizes(self) -> np.ndarray:
         """Returns int64 [2,D], the number of sentences and of tokens of each document."""
@@ -155,12 +171,6 @@ class TokenStore(TokenSource):
     def tokens_of_spans(self, starts: np.ndarray, lengths: np.ndarray) -> np.ndarray:
         """Returns the token ids of spans with these first tokens and lengths, concatenated."""
         return np.frombuffer(self._tokens, self.dtype)[span_indices(starts, lengths)]
-
-    def release(self) -> None:
-        """Releases the memory of the pages that were read."""
-        for file in self._maps:
-            if isinstance(file, mmap):
-                file.madvise(MADV_DONTNEED)
 
 
 def join_stores(folders: Sequence[Path], output: Path) -> None:
@@ -184,14 +194,14 @@ def join_stores(folders: Sequence[Path], output: Path) -> None:
 
 
 class Range(NamedTuple):
-    """Adjacent documents [first, last) of one unit, or sentences [start, end) of one document."""
+    """Adjacent documents of one unit, or a part of one large document."""
 
     unit: int
     part: int  # index of the range within the unit
-    first: int
-    last: int
-    start: int
-    end: int
+    first: int  # index of the first document
+    last: int  # index after the last document
+    start: int  # index of the first sentence
+    end: int  # index after the last sentence
 
 
 def ranges_of(store: TokenStore, unit_documents: Sequence[int]) -> Iterator[Range]:
@@ -203,17 +213,17 @@ def ranges_of(store: TokenStore, unit_documents: Sequence[int]) -> Iterator[Rang
 
 def _ranges(store: TokenStore, first: int, last: int) -> Iterator[tuple[int, int, int, int]]:
     """Yields (first, last, start, end) of ranges of up to about `SENTENCES_PER_RANGE` sentences."""
-    # A document with more sentences has ranges of its own.
+    # A document with more sentences is divided into several ranges.
     range_start = None
-    starts = store.documents(first, last)
-    for document, (start, end) in enumerate(pairwise(starts), first):
+    for document, (start, end) in enumerate(pairwise(store.documents(first, last)), first):
+        is_large = end - start > SENTENCES_PER_RANGE
         if range_start is None:
             first, range_start = document, start
-        if start - range_start >= SENTENCES_PER_RANGE or end - start > SENTENCES_PER_RANGE:
+        if start - range_start >= SENTENCES_PER_RANGE or is_large:
             if document > first:
                 yield first, document, range_start, start
             first, range_start = document, start
-        if end - start > SENTENCES_PER_RANGE:
+        if is_large:
             for part in range(start, end, SENTENCES_PER_RANGE):
                 yield document, document + 1, part, min(part + SENTENCES_PER_RANGE, end)
             range_start = None
@@ -222,7 +232,7 @@ def _ranges(store: TokenStore, first: int, last: int) -> Iterator[tuple[int, int
 
 
 def documents_of(store: TokenSource, documents: Range) -> Iterator[tuple[int, list[int]]]:
-    """Yields (index, bounds) of each document of a range, as objectives read them."""
+    """Yields the documents of a range; see `instances.Document`."""
     starts = store.documents(documents.first, documents.last).tolist()
     starts[0], starts[-1] = documents.start, documents.end
     bounds = store.sentences(documents.start, documents.end).tolist()
@@ -258,8 +268,9 @@ def read_bucket(paths: Iterable[Path], *, num_buckets: int, bucket: int) -> Span
             file.seek(((num_buckets + 1) + start * 4) * INDEX_DTYPE.itemsize)
             table = np.fromfile(file, INDEX_DTYPE, (end - start) * 4).reshape(-1, 4)
         if len(table):
-            is_next = np.diff(table[:, 0], prepend=table[0, 0]) != 0
-            table[:, 0] = num_before + np.cumsum(is_next)
+            # Numbers the instances 0, 1, ... over all files.
+            is_next_instance = np.diff(table[:, 0], prepend=table[0, 0]) != 0
+            table[:, 0] = num_before + np.cumsum(is_next_instance)
             num_before = int(table[-1, 0]) + 1
             tables.append(table)
     return SpanTable(*np.concatenate(tables).T)

@@ -3,7 +3,9 @@
 The library `sentencex` (Wikimedia) decides where a sentence ends. It receives plain spaces, because
 it panics at an initial before a no-break space, and windows of long lines, because its time grows
 with the square of the length. Long quotations are split, and parts of Korean sentences are joined.
-For whole word masking, ids of tokens that continue a word are raised by the size of the vocabulary.
+
+For whole word masking, the store also tells which tokens continue a word: their ids are raised by
+the size of the vocabulary.
 """
 
 import importlib
@@ -86,15 +88,20 @@ class TokenizeUnit:
 def divide_long_sentences(
     lengths: np.ndarray, is_first: np.ndarray, *, longest: int
 ) -> tuple[np.ndarray, np.ndarray]:
-    """Divides longer sentences into nearly equal parts; returns `lengths` and `is_first`."""
-    num_parts = np.maximum(1, -(-lengths // longest))
-    part = np.arange(num_parts.sum()) - np.repeat(num_parts.cumsum() - num_parts, num_parts)
-    shortest, rest = np.repeat([lengths // num_parts, lengths % num_parts], num_parts, axis=1)
-    return shortest + (part < rest), np.repeat(is_first, num_parts) & (part == 0)
+    """Divides sentences of more than `longest` tokens into nearly equal parts.
+
+    `lengths`, int [N], are the numbers of tokens, and `is_first`, bool [N], tells which sentences
+    begin a document. Returns both arrays for the parts.
+    """
+    num_parts = np.maximum(1, -(-lengths // longest))  # rounds up
+    # For each part: its index in the sentence, and quotient and remainder of the division.
+    index = np.arange(num_parts.sum()) - np.repeat(num_parts.cumsum() - num_parts, num_parts)
+    quotient, rest = np.repeat([lengths // num_parts, lengths % num_parts], num_parts, axis=1)
+    return quotient + (index < rest), np.repeat(is_first, num_parts) & (index == 0)
 
 
 def sentence_splitter(name: str, vocabulary: Vocabulary) -> Callable[[str], list[str]]:
-    """Returns a splitter; without WordPiece each sentence keeps the preceding blank."""
+    """Returns a function that splits a line; without WordPiece, sentences keep a leading blank."""
     split = splitter(name)
     if not vocabulary.rules:
         return split
@@ -138,7 +145,8 @@ def _encode_texts(
     if settings.segmenter is None:
         ids, lengths = tokenizer.flat_ids(texts)
         raised = is_continuation[ids]
-        raised[(np.cumsum(lengths) - lengths)[lengths > 0]] = False  # a text begins with a word
+        first_tokens = (np.cumsum(lengths) - lengths)[lengths > 0]
+        raised[first_tokens] = False  # a text begins with a word
         return ids + raised * size, lengths
     find_words, tokenized = import_function(settings.segmenter), tokenizer.encode_batch(texts)
     pairs = zip(texts, tokenized, strict=True)
@@ -177,7 +185,10 @@ def sentences(line: str, *, language: str = "en") -> list[str]:
 
 
 def _windowed_sentences(text: str, language: str) -> Iterator[tuple[int, str]]:
-    """Yields starts and sentences; the last of a window may be incomplete, and begins the next."""
+    """Yields the start and the text of each sentence of a line, which is read in windows.
+
+    The last sentence of a window may be incomplete, so the next window begins with it.
+    """
     start = 0
     while start < len(text):
         end = start + WINDOW
@@ -205,7 +216,7 @@ def _korean_sentences(parts: Iterable[tuple[int, str]]) -> Iterator[tuple[int, s
 
 
 def _quoted_lengths(text: str, language: str) -> list[int]:
-    """Returns the lengths of sentences regardless of quotation marks."""
+    """Splits a quotation, and returns the lengths of its sentences."""
     # No sentence begins in lower case: words such as "he said" often follow a quotation.
     lengths, start, end = [], 0, 0
     for part in segment(language, _QUOTATION_MARK.sub(" ", text)):

@@ -3,7 +3,6 @@
 from collections import defaultdict
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from operator import itemgetter
 from typing import Any, TypeVar
 
 from bert_keras.checkpoints.tensors import StoredTensor, join_tensors
@@ -87,16 +86,22 @@ def name_table(
 ) -> dict[str, str]:
     """Returns the names of weights in another format by their public names.
 
-    `layers` is a table of `Family`. `suffixes` are the ends of a kernel or gamma and of a bias.
+    Args:
+        layers: Our names of layers and weights -> names in the other format, or "" if it has none,
+            as in `Family`. `{}` stands for the index of a block.
+        num_blocks: The number of blocks.
+        suffixes: The ends of the names of a layer's kernel (or gamma) and bias (or beta) in the
+            other format; by default as ours.
     """
     table = {}
-    for ours, theirs in filter(itemgetter(1), layers.items()):
+    for ours, theirs in layers.items():
         weights = ("gamma", "beta") if ours.endswith("norm") else ("kernel", "bias")
         ends = suffixes or [f"/{weight}" for weight in weights]
-        for index in range(num_blocks if "{}" in ours else 1):
+        for index in range(num_blocks if "{}" in ours else 1) if theirs else ():
             layer, other = ours.format(index), theirs.format(index)
-            table[layer] = other
-            table |= {f"{layer}/{w}": f"{other}{end}" for w, end in zip(weights, ends, strict=True)}
+            table[layer] = other  # if it is a weight, not a layer
+            for weight, end in zip(weights, ends, strict=True):
+                table[f"{layer}/{weight}"] = f"{other}{end}"
     return table
 
 
@@ -107,15 +112,15 @@ def our_tensors(
     is_transposed: Callable[[str], bool],
 ) -> dict[str, StoredTensor]:
     """Translates the tensors of another format to our names and shapes; see `their_tensors`."""
-    names = defaultdict(list)
+    our_names = defaultdict(list)  # name in the other format -> names of our weights
     for ours, theirs in table.items():
-        names[theirs].append(ours)
-    if unknown := [name for name in stored if name not in names]:
+        our_names[theirs].append(ours)
+    if unknown := [name for name in stored if name not in our_names]:
         raise InputError(f"the weights do not fit the model: {listed(unknown)} unexpected")
     tensors = {}
-    for theirs, ours in names.items():
+    for theirs, names in our_names.items():
         if theirs in stored:
-            for name, tensor in zip(ours, stored[theirs].split(len(ours)), strict=True):
+            for name, tensor in zip(names, stored[theirs].split(len(names)), strict=True):
                 tensors[name] = tensor.transposed() if is_transposed(name) else tensor
     return tensors
 

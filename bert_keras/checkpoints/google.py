@@ -69,9 +69,10 @@ def read(path: Path, *, ignore: Collection[str]) -> Checkpoint:
     variables = {name: tensor for name, tensor in stored.items() if name not in ignore}
     config, extra = read_config(prefix.with_name(CONFIG))
     config = dataclasses.replace(config, has_pooler="bert/pooler/dense/kernel" in variables)
-    prefixes = {name: kind.google_prefix for name, kind in KINDS.items() if kind.google_prefix}
-    found = (n for n, start in prefixes.items() if any(v.startswith(start) for v in variables))
-    model = next(found, "BertEncoder")
+    model = "BertEncoder"
+    for name, kind in reversed(KINDS.items()):  # the first kind whose head is stored
+        if kind.google_prefix and any(v.startswith(kind.google_prefix) for v in variables):
+            model = name
     vocabulary = prefix.with_name(VOCABULARY)
     vocabulary = Vocabulary.from_file(vocabulary) if vocabulary.is_file() else None
     text = {"lowercase": seems_lowercase(vocabulary), "max_length": config.max_positions}
@@ -232,6 +233,6 @@ def _stored_variables(prefix: Path) -> dict[str, StoredTensor]:
                 array = reader.get_tensor(name)
             return np.asarray(array, np.float32) if dtypes[name].is_floating else array
 
-        return StoredTensor(tuple(shapes[name]), read)
+        return StoredTensor(shapes[name], read)
 
     return {name: defer(name) for name in sorted(shapes)}

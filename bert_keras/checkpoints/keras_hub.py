@@ -9,7 +9,7 @@ from tokenizers.models import BPE
 
 from bert_keras.checkpoints.checkpoint import Checkpoint
 from bert_keras.checkpoints.huggingface.config import check_fixed
-from bert_keras.checkpoints.tensors import StoredTensor, lazy_array
+from bert_keras.checkpoints.tensors import StoredTensor
 from bert_keras.config import BertConfig, ModelMetadata, numbered_labels
 from bert_keras.errors import InputError
 from bert_keras.families import FAMILIES
@@ -141,16 +141,13 @@ def _defer(values: Any, shape: tuple[int, ...]) -> StoredTensor:
     def convert() -> np.ndarray:
         return np.asarray(keras.ops.convert_to_numpy(values), np.float32).reshape(shape)
 
-    return lazy_array(shape, convert)
+    return StoredTensor(shape, convert)
 
 
 def _read_vocabulary(tokenizer: Any) -> tuple[Vocabulary, bool, list[str]]:
     """Returns the vocabulary of a tokenizer, whether it lower-cases text, and notes."""
     if proto := getattr(tokenizer, "proto", None):
-        from sentencepiece import sentencepiece_model_pb2 as protobuf
-
-        # The type checker does not find the class, which protobuf creates on import.
-        model = protobuf.ModelProto.FromString(proto)  # pyright: ignore[reportAttributeAccessIssue]
+        model = fast_tokenizer.sentencepiece_proto(proto)
         vocabulary = rules_vocabulary(sentencepiece_rules(model))
         return vocabulary, fast_tokenizer.is_uncased(vocabulary), []
     values = tokenizer.get_config()

@@ -35,13 +35,13 @@ def read(path: Path, *, ignore: Collection[str]) -> Checkpoint:
     names = [*stored, STEP] if (path / STATE).is_file() else list(stored)
     unused = [name for name in names if name in ignore]
     if STEP in names and STEP not in ignore:
-        slots = stored_tensors(path / STATE)
+        averages: dict[str, dict] = {"momentum": {}, "velocity": {}}
+        for name, tensor in stored_tensors(path / STATE).items():
+            kind, _, weight = name.partition("/")
+            averages[kind][weight] = tensor
         with safe_open(path / STATE, framework="numpy") as file:
             step = int(file.metadata()["step"])
-        momentums, velocities = (
-            {n.removeprefix(start): t for n, t in slots.items() if n.startswith(start)}
-            for start in ("momentum/", "velocity/")
-        )
+        momentums, velocities = averages.values()
         state = TrainingState(step=step, momentums=momentums, velocities=velocities)
     return Checkpoint(
         metadata=read_metadata(path),

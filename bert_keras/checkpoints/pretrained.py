@@ -15,7 +15,7 @@ import numpy as np
 
 from bert_keras.checkpoints.checkpoint import Checkpoint, TrainingState, weight_part
 from bert_keras.checkpoints.formats import write_checkpoint
-from bert_keras.checkpoints.tensors import lazy_array, named_weights, stored_weight
+from bert_keras.checkpoints.tensors import StoredTensor, named_weights, stored_weight
 from bert_keras.config import (
     BertConfig,
     DenseModule,
@@ -197,19 +197,17 @@ def checkpoint_of_model(
 
     Args:
         model: The model, which must be built.
+        metadata: The metadata of the model.
         vocabulary: The vocabulary of the model, or None if it has none.
         state: The state of its optimizer; None omits it.
     """
-
-    def merged_kernel(layer: Any) -> np.ndarray:
-        return keras.ops.convert_to_numpy(layer.kernel)
-
-    adapted = [each for each in model._flatten_layers() if getattr(each, "lora_enabled", False)]
-    layers = {f"{each.path}/kernel": each for each in adapted}
+    with_lora = [each for each in model._flatten_layers() if getattr(each, "lora_enabled", False)]
+    layers = {f"{each.path}/kernel": each for each in with_lora}
     tensors = {}
     for name, weight in named_weights(model).items():
-        if layer := layers.get(weight.path):
-            tensors[name] = lazy_array(weight.shape, partial(merged_kernel, layer))
+        if layer := layers.get(weight.path):  # `layer.kernel` is the sum of kernel and update
+            read = partial(lambda each: keras.ops.convert_to_numpy(each.kernel), layer)
+            tensors[name] = StoredTensor(weight.shape, read)
         elif not name.endswith(("/lora_kernel_a", "/lora_kernel_b")):
             tensors[name] = stored_weight(weight)
     return Checkpoint(metadata=metadata, tensors=tensors, vocabulary=vocabulary, state=state)

@@ -57,27 +57,20 @@ def recognises(path: Path) -> bool:
 
 
 def read(path: Path, *, ignore: Collection[str]) -> Checkpoint:
-    """Reads a folder, or only its encoder if `ignore` names a module; see `formats.FORMATS`."""
+    """Reads a folder, or only its encoder if it has no other module; see `formats.FORMATS`."""
     (first, folder), *modules = _read_modules(path)
     names, notes = [name for name, _ in modules], []
-    for name in names:
-        if name not in (POOLING, DENSE, NORMALIZE, DROPOUT) or name in ignore:
-            problem = f"the module {name} is not supported; without it, only the encoder is read"
-            notes.append(note_if_ignored(name, problem, ignore=ignore))
-    is_bare = bool(notes or not modules)
-    pools_once = is_bare or (names[0] == POOLING and POOLING not in names[1:])
-    if first != TRANSFORMER or not pools_once:
+    is_known = {*names[1:]} <= {DENSE, NORMALIZE, DROPOUT}
+    if first != TRANSFORMER or (names and names[0] != POOLING) or not is_known:
         raise InputError(
-            f"{MODULES} lists {', '.join([first, *names])}; expected {TRANSFORMER}, {POOLING}, "
-            "then other modules"
+            f"{MODULES} lists {', '.join([first, *names])}; expected {TRANSFORMER}, {POOLING} and "
+            f"then {DENSE}, {NORMALIZE} or {DROPOUT}; the encoder alone is in {folder}"
         )
     checkpoint = huggingface.read(folder, ignore=ignore)
-    if is_bare:
-        return replace(checkpoint, notes=(*notes, *checkpoint.notes))
-    settings, dimensions = (
-        sentence_settings(folder),
-        optional_json(path / SETTINGS).get("truncate_dim"),
-    )
+    if not modules:
+        return checkpoint
+    settings = sentence_settings(folder)
+    dimensions = optional_json(path / SETTINGS).get("truncate_dim")
     check_fixed(settings, FIXED, file=SENTENCES)
     if settings.get("do_lower_case") and not checkpoint.metadata.lowercase:
         problem = f"{SENTENCES} lower-cases texts before a cased tokenizer; bert-keras does not"

@@ -14,7 +14,7 @@ from bert_keras.files import StrPath, existing_file
 if TYPE_CHECKING:  # checkpoints are recognised before Keras is imported
     import keras
 
-_STRIP = 16  # rows to transpose at once; all rows at once take three times as long
+_STRIP = 16  # rows to transpose at once; to transpose all at once takes three times as long
 # Old files have position ids in int64; integers of other types are quantized weights.
 _DTYPES = ("F32", "F64", "F16", "BF16", "I64")
 
@@ -23,8 +23,11 @@ _DTYPES = ("F32", "F64", "F16", "BF16", "I64")
 class StoredTensor:
     """An array that stays in its file, or in a variable, until `read` is called."""
 
-    shape: tuple[int, ...]
+    shape: Sequence[int]
     read: Callable[[], np.ndarray]  # returns the array; floats become float32
+
+    def __post_init__(self):
+        object.__setattr__(self, "shape", tuple(self.shape))
 
     def transposed(self) -> "StoredTensor":
         """Returns the transpose of this matrix."""
@@ -44,12 +47,7 @@ class StoredTensor:
             return [self]
         size = self.shape[0] // count
         shape, starts = (size, *self.shape[1:]), range(0, self.shape[0], size)
-        return [lazy_array(shape, lambda i=i: self.read()[i : i + size]) for i in starts]
-
-
-def lazy_array(shape: Sequence[int], make: Callable[[], np.ndarray]) -> StoredTensor:
-    """Returns an array that the function `make` computes when it is read."""
-    return StoredTensor((*shape,), make)
+        return [StoredTensor(shape, lambda i=i: self.read()[i : i + size]) for i in starts]
 
 
 def join_tensors(tensors: Sequence[StoredTensor]) -> StoredTensor:
@@ -57,14 +55,14 @@ def join_tensors(tensors: Sequence[StoredTensor]) -> StoredTensor:
     if len(tensors) == 1:
         return tensors[0]
     shape = (sum(each.shape[0] for each in tensors), *tensors[0].shape[1:])
-    return lazy_array(shape, lambda: np.concatenate([each.read() for each in tensors]))
+    return StoredTensor(shape, lambda: np.concatenate([each.read() for each in tensors]))
 
 
 def stored_weight(weight: "keras.Variable") -> StoredTensor:
     """Wraps a variable as a StoredTensor, whose `read` copies the values to NumPy."""
     import keras
 
-    return lazy_array(weight.shape, lambda: keras.ops.convert_to_numpy(weight))
+    return StoredTensor(weight.shape, lambda: keras.ops.convert_to_numpy(weight))
 
 
 def named_weights(model: "keras.Model") -> "dict[str, keras.Variable]":
@@ -85,7 +83,7 @@ def stored_tensors(path: StrPath) -> dict[str, StoredTensor]:
             with safe_open(path, framework="numpy") as file:
                 return file.get_tensor(name).astype(np.float32, copy=False)
 
-        return StoredTensor((*shape,), read)
+        return StoredTensor(shape, read)
 
     try:
         with safe_open(path, framework="numpy") as file:

@@ -16,9 +16,12 @@ _reading_errors: list[InputError] = []  # raised while TensorFlow read batches
 
 
 class Batches(keras.utils.PyDataset):
-    """Batches in a fixed order; `read(first)` yields them from the index `first` on.
+    """Batches in a fixed order.
 
-    `spec` is a batch of `keras.KerasTensor` with None for sizes that differ between batches.
+    Args:
+        read: A function of the index of a batch; it yields this batch and all later ones.
+        spec: A batch of `keras.KerasTensor`, with None for sizes that differ between batches.
+        num_batches: The number of batches; None if they are endless.
     """
 
     def __init__(
@@ -82,7 +85,13 @@ def batches_of(
     *,
     num_batches: int | None = None,
 ) -> Batches:
-    """Returns the batches of the given rows, which are endless if `num_batches` is None."""
+    """Returns the batches of encoded rows.
+
+    Args:
+        encoded: The rows.
+        row_batches: Yields the indices of the rows of each batch, int [B].
+        num_batches: The number of batches; None if they are endless.
+    """
 
     def read(first: int) -> Iterator[tuple]:
         return map(encoded.batch, islice(row_batches(), first, None))
@@ -94,13 +103,13 @@ def batches_of(
         shape = [size if axis in fixed else None for axis, size in enumerate(array.shape)]
         return keras.KerasTensor(shape, array.dtype.name)
 
-    def spec_of_targets(array):
-        shape = (None, *array.shape[1:])
-        return spec(array) if of_tokens else keras.KerasTensor(shape, array.dtype.name)
+    def spec_of_rows(array):
+        return keras.KerasTensor((None, *array.shape[1:]), array.dtype.name)
 
-    inputs, *others = encoded.batch(np.arange(1))
-    of_tokens = len(others) == 2 and others[1].ndim == 2  # targets and their weights
-    specs = (tree.map_structure(spec, inputs), *tree.map_structure(spec_of_targets, others))
+    inputs, *targets = encoded.batch(np.arange(1))  # `targets` may include their weights
+    has_token_targets = len(targets) == 2 and targets[1].ndim == 2
+    target_spec = spec if has_token_targets else spec_of_rows
+    specs = (tree.map_structure(spec, inputs), *tree.map_structure(target_spec, targets))
     return Batches(read, spec=specs, num_batches=num_batches)
 
 

@@ -37,7 +37,10 @@ class Encoded(abc.ABC):
 
     @abc.abstractmethod
     def batch(self, rows: np.ndarray) -> tuple:
-        """Returns (inputs, targets, weights) of the given rows, int [B]; the last may be absent."""
+        """Returns (inputs, targets, weights) of the given rows, int [B].
+
+        Rows without targets give (inputs,), and rows without weights (inputs, targets).
+        """
 
     def num_columns(self, rows: np.ndarray) -> int:
         """Returns the columns of a batch: the length of the longest row, or more with JAX."""
@@ -66,9 +69,10 @@ class EncodedTexts(Encoded):
     @cached_property
     def full_lengths(self) -> np.ndarray:
         """The number of tokens of each example's longest sequence before it is cut, int64 [N]."""
-        counts_KX = np.array([[len(ids) for ids in text] for text in self.texts], np.int64)
-        counts_X = counts_KX.sum(axis=0) + self.vocabulary.num_specials(len(self.texts))
-        return counts_X.reshape(-1, self.num_sequences).max(axis=1)
+        # K texts of each of N * G sequences.
+        lengths_KS = np.array([[len(ids) for ids in text] for text in self.texts], np.int64)
+        lengths_S = lengths_KS.sum(axis=0) + self.vocabulary.num_specials(len(self.texts))
+        return lengths_S.reshape(-1, self.num_sequences).max(axis=1)
 
     @property
     def num_cut(self) -> int:

@@ -101,26 +101,26 @@ class Masker:
         masked_ids = np.array(input_ids, np.int32, order="C")
         target_ids = masked_ids.ravel()[indices]
         masked_ids.ravel()[indices] = self._draw_replacements(target_ids, generator)
-        rows, columns = np.divmod(indices, input_ids.shape[1])
-        num_chosen = np.bincount(rows, minlength=len(input_ids))
-        num_before_row = np.cumsum(num_chosen) - num_chosen
-        slots = rows * self.policy.max_predictions + np.arange(len(rows)) - num_before_row[rows]
+        rows, positions = np.divmod(indices, input_ids.shape[1])
+        num_chosen_B = np.bincount(rows, minlength=len(input_ids))
+        num_before_B = np.cumsum(num_chosen_B) - num_chosen_B  # chosen tokens of the rows before
+        slots = np.arange(len(rows)) - num_before_B[rows]  # 0, 1, 2, ... in each row
 
         def in_slots(values, dtype):
-            filled = np.zeros((len(input_ids), self.policy.max_predictions), dtype)
-            filled.ravel()[slots] = values
-            return filled
+            values_BP = np.zeros((len(input_ids), self.policy.max_predictions), dtype)
+            values_BP[rows, slots] = values
+            return values_BP
 
         return {
             "input_ids": masked_ids,
-            "masked_lm_positions": in_slots(columns, np.int32),
+            "masked_lm_positions": in_slots(positions, np.int32),
             "masked_lm_ids": in_slots(target_ids, np.int32),
             "masked_lm_weights": in_slots(1, np.float32),
         }
 
     def _choose_indices(self, input_ids, generator, *, is_continuation_BT) -> np.ndarray:
         """Draws the tokens to predict; returns their ascending indices in the flattened batch."""
-        candidates = self._is_candidate[input_ids]
+        candidates = self._is_candidate_V[input_ids]
         lengths = np.count_nonzero(input_ids != self.vocabulary.pad_id, axis=1)
         quotas, max_ngram = self.policy.num_predictions(lengths), self.policy.max_ngram
         if self.policy.unit == "token":
@@ -135,18 +135,18 @@ class Masker:
     def _draw_replacements(self, target_ids, generator: np.random.Generator) -> np.ndarray:
         """Returns the ids that replace the chosen tokens, int [N]."""
         policy = self.policy
-        draw = generator.random(len(target_ids), np.float32)
-        is_mask = draw < policy.mask_share
-        is_random = ~is_mask & (draw < policy.mask_share + policy.random_share)
+        draws = generator.random(len(target_ids), np.float32)
+        is_mask = draws < policy.mask_share
+        is_random = ~is_mask & (draws < policy.mask_share + policy.random_share)
         replacements = np.where(is_mask, self.vocabulary.mask_id, target_ids)
         num_random = np.count_nonzero(is_random)
         replacements[is_random] = generator.choice(self.replacement_ids, num_random)
         return replacements
 
     @cached_property
-    def _is_candidate(self) -> np.ndarray:
-        fixed = self.vocabulary.pad_id, self.vocabulary.cls_id, self.vocabulary.sep_id
-        return ~np.isin(np.arange(len(self.vocabulary)), fixed)
+    def _is_candidate_V(self) -> np.ndarray:
+        never_chosen = self.vocabulary.pad_id, self.vocabulary.cls_id, self.vocabulary.sep_id
+        return ~np.isin(np.arange(len(self.vocabulary)), never_chosen)
 
     @cached_property
     def _is_continuation_V(self) -> np.ndarray:
@@ -173,49 +173,54 @@ def replacement_shares(name: str) -> dict[str, float]:
 def choose_tokens(
     candidates: np.ndarray, *, quotas: np.ndarray, generator: np.random.Generator
 ) -> np.ndarray:
-    """Chooses at random up to `quotas[b]` of the candidates, bool [B,T], in each row b.
+    """Chooses tokens at random.
 
-    Returns their indices in the flattened batch, int64, ascending.
+    Args:
+        candidates: bool [B,T], which tokens may be chosen.
+        quotas: int [B], the number of tokens to choose in each row, at least 1. A row with fewer
+            candidates loses all of them.
+        generator: The source of all random numbers.
+
+    Returns:
+        The indices of the chosen tokens in the flattened batch, int64, ascending.
     """
     length = candidates.shape[1]
-    # The low bits of each key are its column, so the keys of a row are distinct. The tokens with
-    # the smallest keys are chosen.
-    bits = np.uint32((length - 1).bit_length())
-    keys = generator.integers(0, 1 << 32, candidates.shape, np.uint32)
-    keys = keys >> bits << bits | np.arange(length, dtype=np.uint32)
-    keys[~candidates] = np.iinfo(np.uint32).max
+    # Each token gets a random key, and the candidates with the smallest keys of a row are chosen.
+    # The low bits of a key are the column of its token, so the keys of a row are distinct.
+    num_bits = np.uint32((length - 1).bit_length())
+    keys_BT = generator.integers(0, 1 << 32, candidates.shape, np.uint32)
+    keys_BT = keys_BT >> num_bits << num_bits | np.arange(length, dtype=np.uint32)
+    keys_BT[~candidates] = np.iinfo(np.uint32).max
     max_quota = min(int(quotas.max(initial=1)), length)
-    smallest = np.sort(np.partition(keys, max_quota - 1, axis=1)[:, :max_quota], axis=1)
-    last = np.minimum(quotas, max_quota)[:, None] - 1
-    return np.flatnonzero((keys <= np.take_along_axis(smallest, last, axis=1)) & candidates)
+    smallest_BQ = np.sort(np.partition(keys_BT, max_quota - 1, axis=1)[:, :max_quota], axis=1)
+    last_B1 = np.minimum(quotas, max_quota)[:, None] - 1
+    largest_chosen_B1 = np.take_along_axis(smallest_BQ, last_B1, axis=1)
+    return np.flatnonzero((keys_BT <= largest_chosen_B1) & candidates)
 
 
 class WordIndices(NamedTuple):
-    """The W words of a batch, in order, as indices in the flattened batch."""
+    """The W words of a batch in order. Tokens are counted in the flattened batch."""
 
-    starts: np.ndarray  # int32 [W]
-    ends: np.ndarray  # int32 [W], one past the last token of each word
-    follows: np.ndarray  # bool [W]: the preceding word ends right before this one, in the same row
-    row_starts: np.ndarray  # int64 [B+1]: the index of each row's first word, and W at the end
+    starts: np.ndarray  # int32 [W], the index of the first token
+    ends: np.ndarray  # int32 [W], the index after the last token
+    follows: np.ndarray  # bool [W], whether the preceding token is a candidate of the same row
+    row_starts: np.ndarray  # int64 [B+1], the index of each row's first word, and W at the end
 
 
 def group_words(candidates: np.ndarray, *, is_continuation_BT: np.ndarray) -> WordIndices:
     """Groups the candidates, bool [B,T], into words; a continuation joins the preceding token."""
     batch_size, length = candidates.shape
-    follows_candidate = np.zeros_like(candidates)
-    follows_candidate[:, 1:] = candidates[:, :-1] & candidates[:, 1:]
-    joins = follows_candidate & is_continuation_BT
-    is_continued = np.zeros_like(joins)
-    is_continued[:, :-1] = joins[:, 1:]
-    starts = _true_indices(candidates & ~joins)
-    ends = _true_indices(candidates & ~is_continued) + np.int32(1)
-    bounds = np.arange(batch_size + 1, dtype=np.int32) * np.int32(length)
-    row_starts = np.searchsorted(starts, bounds)
-    return WordIndices(starts, ends, follows_candidate.ravel()[starts], row_starts)
-
-
-def _true_indices(flags: np.ndarray) -> np.ndarray:
-    return np.flatnonzero(flags).astype(np.int32)  # int32 halves the memory to read
+    follows_candidate_BT = np.zeros_like(candidates)
+    follows_candidate_BT[:, 1:] = candidates[:, :-1] & candidates[:, 1:]
+    joins_BT = follows_candidate_BT & is_continuation_BT  # with the preceding token
+    is_continued_BT = np.zeros_like(joins_BT)
+    is_continued_BT[:, :-1] = joins_BT[:, 1:]
+    # int32 halves the memory to read.
+    starts = np.flatnonzero(candidates & ~joins_BT).astype(np.int32)
+    ends = np.flatnonzero(candidates & ~is_continued_BT).astype(np.int32) + np.int32(1)
+    first_tokens = np.arange(batch_size + 1, dtype=np.int32) * np.int32(length)  # of the rows
+    row_starts = np.searchsorted(starts, first_tokens)
+    return WordIndices(starts, ends, follows_candidate_BT.ravel()[starts], row_starts)
 
 
 def choose_words(
@@ -226,19 +231,28 @@ def choose_words(
     Words are drawn in random order until the quota of the row is met. A drawn word is chosen
     together with the n - 1 words that follow it. n is drawn with weights 1/n from the values up to
     `max_ngram` that fit: the n words are adjacent, none of them is chosen yet, and together they
-    stay within the quota. A drawn word that does not fit alone is skipped. Returns the indices of
-    the chosen tokens in the flattened batch, int64, ascending.
+    stay within the quota. A drawn word that does not fit alone is skipped.
+
+    Args:
+        words: The words of the batch.
+        quotas: int [B], the maximum number of tokens to choose in each row.
+        max_ngram: The maximum number of words that are chosen together.
+        generator: The source of all random numbers.
+
+    Returns:
+        The indices of the chosen tokens in the flattened batch, int64, ascending.
     """
     starts, ends, follows, row_starts = words
     is_chosen = np.zeros(len(starts), bool)
     shuffled = np.arange(len(starts), dtype=np.int32)
-    weights = np.cumsum(1 / np.arange(1, max_ngram + 1))
-    # One entry for each row that is not complete: `shuffled[lower:upper]` are the words that were
-    # not drawn yet, and `room` is the number of tokens that the row may still choose.
+    cumulative_weights = np.cumsum(1 / np.arange(1, max_ngram + 1))  # of n = 1, 2, ...
+    # `lower`, `upper` and `room` have an entry for each row that is not complete. The words
+    # `shuffled[lower:upper]` were not drawn yet, and `room` is the rest of the quota.
     is_open = (row_starts[1:] > row_starts[:-1]) & (quotas > 0)
     lower, upper, room = row_starts[:-1][is_open], row_starts[1:][is_open], quotas[is_open]
     while len(lower):
-        # Draws from [lower, upper) of each row, uniformly except for rounding by up to 2^-32.
+        # Draws a word of each row, uniformly except for rounding by up to 2^-32, and puts the word
+        # at `lower` in its place.
         bits = generator.integers(0, 1 << 32, len(lower), np.uint32).astype(np.int64)
         drawn = lower + (bits * (upper - lower) >> 32)
         word = shuffled[drawn]
@@ -246,14 +260,16 @@ def choose_words(
         fits = ~is_chosen[word] & (ends[word] - starts[word] <= room)
         word = last_word = word[fits]
         if max_ngram > 1:
-            max_offset, can_extend = np.zeros(len(word), np.int64), np.ones(len(word), bool)
+            # Finds how many of the following words fit, and draws n - 1 from 0 to this number.
+            num_following, can_extend = np.zeros(len(word), np.int64), np.ones(len(word), bool)
             for offset in range(1, max_ngram):
                 next_word = np.minimum(word + offset, len(is_chosen) - 1)
                 can_extend &= (word + offset == next_word) & follows[next_word]
                 can_extend &= ~is_chosen[next_word] & (ends[next_word] - starts[word] <= room[fits])
-                max_offset += can_extend
-            draw = generator.random(len(word)) * weights[max_offset]
-            last_word = word + np.searchsorted(weights, draw, side="right").astype(np.int32)
+                num_following += can_extend
+            draws = generator.random(len(word)) * cumulative_weights[num_following]
+            num_added = np.searchsorted(cumulative_weights, draws, side="right")
+            last_word = word + num_added.astype(np.int32)
         for offset in range(max_ngram):
             is_chosen[word[word + offset <= last_word] + offset] = True
         room[fits] -= ends[last_word] - starts[word]

@@ -100,11 +100,14 @@ def next_tokens(features: dict) -> tuple[dict, dict, dict]:
 def replaced_tokens(features: dict) -> tuple[dict, dict, dict]:
     """Returns (inputs, targets, weights) of replaced-token detection.
 
-    The inputs also have the original tokens, their weights, and for each prediction a uniform
-    integer below 2^24, with which the model draws a token. (Keras would round real numbers to the
-    compute dtype.) The integer is a hash of the masked row and of the position, so it depends
-    neither on the batch nor on the device, and new masks give new integers. The model determines
-    the replaced tokens; the target `replaced_token` only gives the shape, with weight 1 for tokens.
+    The model draws a token for each prediction. For this, the inputs also have the original tokens,
+    their weights, and `sampling_draws`: a uniform integer below 2^24 for each prediction. (Keras
+    would round real numbers to the compute dtype.) The integer is a hash of the masked row and of
+    the position, so it depends neither on the batch nor on the device, and new masks give new
+    integers.
+
+    The model also finds out which tokens were replaced. The values of the target `replaced_token`
+    are not used; its weights are 1 for tokens and 0 for padding.
     """
     inputs, targets, weights = masked(features)
     positions, target_ids = record_file.PREDICTION_FEATURES

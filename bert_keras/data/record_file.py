@@ -17,7 +17,7 @@ from dataclasses import dataclass
 from functools import cache, partial
 from itertools import chain
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import google_crc32c
 import numpy as np
@@ -26,9 +26,6 @@ from bert_keras.errors import InputError, check_least, counted
 from bert_keras.files import StrPath, existing_file
 
 FLOATS, INTEGERS = 2, 3  # field numbers of float_list and int64_list in `tf.train.Feature`
-# An encoded batch: bytes, uint8 [B,n], or [1,n] if they are equal for all rows; and whether each
-# byte is used, bool [B,n], or None if all are.
-Block = tuple[np.ndarray, np.ndarray | None]
 SEQUENCE_FEATURES = ("input_ids", "input_mask", "segment_ids")  # int64 [T]
 PREDICTION_FEATURES = ("masked_lm_positions", "masked_lm_ids")  # int64 [P], padded with 0
 WEIGHTS_FEATURE = "masked_lm_weights"  # float32 [P], 0 where padded
@@ -42,13 +39,13 @@ LABEL_WEIGHTS_FEATURE = "next_sentence_weights"  # float32 [S], 0 where padded
 _PACKED_LABEL_FEATURES = (LABEL_POSITIONS_FEATURE, LABEL_WEIGHTS_FEATURE)
 _FLOATS = (WEIGHTS_FEATURE, LABEL_WEIGHTS_FEATURE)
 SHORTEST_RECORD = 5  # [CLS] A [SEP] B [SEP]
-_PREFIX = 16  # the first bytes of a feature, which state its name and its size
+_PREFIX = 16  # the number of first bytes of a feature that state its name and its size
 LONGEST_RECORD = 2**16  # positions; a batch of 1,024 records then takes 0.5 GB for each feature
 
 
 @dataclass(frozen=True)
 class PretrainingSchema:
-    """The shape of the records of a file; raises InputError for a field that is too small."""
+    """The features of the records of a file; raises InputError for a field that is too small."""
 
     max_length: int = 128  # positions of a record (T)
     # Predictions of a record (P). With 0, records hold plain ids and are masked when they are read.
@@ -93,7 +90,7 @@ class PretrainingSchema:
         )
 
     def limits(self, vocab_size: int | None) -> dict[str, int]:
-        """Returns for each feature of integers a limit that its values are below."""
+        """Returns the limit of each integer feature; its values must be below the limit."""
         positions = ("position_ids", "masked_lm_positions", LABEL_POSITIONS_FEATURE)
         limits: dict[str, int] = dict.fromkeys(positions, self.max_length)
         limits |= dict.fromkeys(("input_ids", "masked_lm_ids"), vocab_size or 2**31)
@@ -107,7 +104,7 @@ def feature_type(name: str) -> int:
 
 
 def read_schema(path: StrPath) -> PretrainingSchema:
-    """Returns the schema of a record file, which it finds from the first record."""
+    """Returns the schema of the first record of a file."""
     path = os.fspath(existing_file(path))
     try:
         features = parse_features(next(read_records(path), b""))
@@ -115,14 +112,16 @@ def read_schema(path: StrPath) -> PretrainingSchema:
         features = {}
     counts = {}  # feature -> its number of values, or 0 if they have the wrong type
     for name, (value_type, values) in features.items():
+        # A float has four bytes. The last byte of a varint is below 128.
         count = len(values) // 4 if value_type == FLOATS else sum(byte < 128 for byte in values)
         counts[name] = count if value_type == feature_type(name) else 0
 
-    def has_any(*features):  # features may be missing
+    def has_any(*features):
         return any(name in counts for name in features)
 
+    # Finds a schema with all features of the record; an error then names those that are missing.
     is_packed = has_any(*PACKING_FEATURES, *_PACKED_LABEL_FEATURES)
-    schema = PretrainingSchema(  # the best fit for these counts
+    schema = PretrainingSchema(
         max(SHORTEST_RECORD, counts.get("input_ids", 0)),
         counts.get("masked_lm_positions", int(has_any(*PREDICTION_FEATURES, WEIGHTS_FEATURE))),
         has_labels=has_any(LABEL_FEATURE, *_PACKED_LABEL_FEATURES),
@@ -152,7 +151,7 @@ def common_schema(files: Sequence[str]) -> PretrainingSchema:
 def record_files(records: StrPath | Sequence[StrPath]) -> list[str]:
     """Returns the sorted paths of the record files that folders, patterns or file names match.
 
-    A folder stands for its `train*.tfrecord` files, or if it has none for all `*.tfrecord` files.
+    The files of a folder are its `train*.tfrecord`, or else all its `*.tfrecord`.
     """
     if isinstance(records, (str, os.PathLike)):
         records = [records]
@@ -218,14 +217,16 @@ def feature_head(name: str, value_type: int, length: int) -> bytes:
 
 def parse_features(record: bytes) -> dict[str, tuple[int, bytes]]:
     """Returns the type and the bytes of each feature's values; raises ValueError if damaged."""
-    features = {}
-    for part, entries in _fields(record):
-        for _, entry in _fields(entries) if part == 1 else ():
-            parts = dict(_fields(entry))
-            for value_type, values in _fields(parts.get(2, b"")):
-                packed = b"".join(value for _, value in _fields(values))
-                features[parts.get(1, b"").decode()] = value_type, packed
-    return features
+    # Example {1: features}, Features {1: entry, ...}, entry {1: name, 2: feature}, Feature
+    # {FLOATS or INTEGERS: list}. A list contains values, or one field with all of them.
+    parsed = {}
+    for number, features in _fields(record):
+        for _, entry in _fields(features) if number == 1 else ():
+            fields = dict(_fields(entry))
+            for value_type, value_list in _fields(fields.get(2, b"")):
+                values = b"".join(value for _, value in _fields(value_list))
+                parsed[fields.get(1, b"").decode()] = value_type, values
+    return parsed
 
 
 def _fields(message: bytes) -> Iterator[tuple[int, bytes]]:
@@ -234,12 +235,12 @@ def _fields(message: bytes) -> Iterator[tuple[int, bytes]]:
     while start < len(message):
         tag, start = _read_varint(message, start)
         wire_type = tag & 7
-        if wire_type == 2:
+        if wire_type == 2:  # bytes after their number
             size, start = _read_varint(message, start)
             end = start + size
-        elif wire_type == 0:
+        elif wire_type == 0:  # a varint
             _, end = _read_varint(message, start)
-        else:
+        else:  # 8 or 4 bytes
             end = start + {1: 8, 5: 4}.get(wire_type, len(message))
         if end > len(message):
             raise ValueError("a field ends after its message, or its wire type is unknown")
@@ -258,14 +259,16 @@ def _read_varint(message: bytes, start: int) -> tuple[int, int]:
 
 
 class RecordParser:
-    """Parses records of one schema; the integers of a feature must be below its limit."""
+    """Parses records of one schema; the values of a feature must be below its limit.
 
-    # The bytes before the values of a feature depend only on its name and the size of its values.
-    # The parser remembers them, and reads a record field by field only if its bytes differ.
+    The bytes before the values of a feature depend only on its name and the size of its values. The
+    parser remembers them, and parses a record field by field only if it has other bytes.
+    """
 
     def __init__(self, schema: PretrainingSchema, *, limits: Mapping[str, int] | None = None):
         self._lengths = schema.lengths
         self._limits = dict.fromkeys(self._lengths, 2**31) | dict(limits or {})
+        # The first bytes of a feature -> all bytes before its values, its name, its size in bytes
         self._seen: dict[bytes, tuple[bytes, str, int]] = {}
 
     def __call__(self, records: Sequence[tuple[str, bytes]]) -> dict[str, np.ndarray]:
@@ -288,7 +291,7 @@ class RecordParser:
             array = None if is_float else _integers(values, length)
             if is_float and set(map(len, values)) == {4 * length}:
                 array = np.frombuffer(b"".join(values), "<f4").reshape(-1, length)
-            # A negative integer has more bytes than `_integers` takes.
+            # `_integers` returns None for a negative integer.
             if array is None or not array.max() < limit or (is_float and array.min() < 0):
                 raise ValueError(f"{name} is not {counted(length, 'number')} from 0 to {limit - 1}")
             features[name] = array.astype("float32" if is_float else "int32", copy=False)
@@ -325,18 +328,18 @@ def _head_of_example(size: int) -> bytes:
 
 
 def _integers(values: list[bytes], length: int) -> np.ndarray | None:
-    """Returns rows of varints, [B, length], or None if a row does not have `length` varints."""
+    """Decodes varints, [B, length]; returns None if a row does not have `length` of them."""
     data = np.frombuffer(b"".join(values), np.uint8)
-    last = np.flatnonzero(data < 128)  # index of the last byte of each varint
-    ends = np.cumsum(np.fromiter(map(len, values), np.int64, len(values)))
-    if len(last) != length * len(values) or (last[length - 1 :: length] != ends - 1).any():
+    last = np.flatnonzero(data < 128)  # the index of the last byte of each varint
+    row_ends = np.cumsum(np.fromiter(map(len, values), np.int64, len(values)))
+    if len(last) != length * len(values) or (last[length - 1 :: length] != row_ends - 1).any():
         return None
-    if len(last) == len(data):
+    if len(last) == len(data):  # each varint has one byte
         return data.reshape(-1, length)
     integers, sizes = data[last].astype(np.int64), np.diff(last, prepend=-1)
-    if (largest := sizes.max()) > 5:
+    if (largest := sizes.max()) > 5:  # bytes; the integer is negative or has more than 35 bits
         return None
-    for offset in range(1, largest):
+    for offset in range(1, largest):  # from the last byte, which has the highest bits, backwards
         longer = np.flatnonzero(sizes > offset)
         integers[longer] = integers[longer] << 7 | data[last[longer] - offset] & 127
     return integers.reshape(-1, length)
@@ -361,49 +364,52 @@ def write_record_file(output: Path, batches: Iterable[dict[str, np.ndarray]]) ->
     return {"file": output.name, **total, "sha256": digest.hexdigest()}
 
 
+class EncodedRows(NamedTuple):
+    """Bytes of each row of a batch. The rows have equal widths; some bytes may be unused."""
+
+    data: np.ndarray  # uint8 [B,n], or [1,n] if all rows are equal
+    used: np.ndarray | None = None  # bool [B,n], which bytes to write; None if all are written
+
+    @property
+    def sizes(self) -> np.ndarray | int:
+        """The number of used bytes of each row, int [B], or one int if all sizes are equal."""
+        return self.data.shape[1] if self.used is None else np.count_nonzero(self.used, axis=1)
+
+
 def serialize(features: dict[str, np.ndarray]) -> list[bytes]:
     """Encodes each row of features, int [B,n] from 0 to 2^32-1 or float32 [B,n], as one Example."""
-    blocks: list[Block] = []
+    num_rows = len(next(iter(features.values())))
+    parts: list[EncodedRows] = []  # of an Example, in order
     for name in sorted(features):
         values = features[name]
         if np.issubdtype(values.dtype, np.floating):
-            value_type, used = FLOATS, None
-            data = np.ascontiguousarray(values, "<f4").view(np.uint8)
+            value_type = FLOATS
+            encoded = EncodedRows(np.ascontiguousarray(values, "<f4").view(np.uint8))
         else:
-            value_type, (data, used) = INTEGERS, encode_varints(values)
-        if used is None:
-            head = np.frombuffer(feature_head(name, value_type, data.shape[1]), np.uint8)
-            blocks += [(head[None], None), (data, None)]
-        else:
-            lengths = np.count_nonzero(used, axis=1)
-            heads = _encode_lengths(partial(feature_head, name, value_type), lengths)
-            blocks += [heads, (data, used)]
-    sizes = sum(_num_bytes(block) for block in blocks) + np.zeros(len(data), np.int64)
-    blocks.insert(0, _encode_lengths(lambda size: b"\x0a" + encode_varint(size), sizes))
-    ends = (sizes + _num_bytes(blocks[0])).cumsum().tolist()
-    width, end = sum(data.shape[1] for data, _ in blocks), 0
-    all_data, all_used = np.empty((len(sizes), width), np.uint8), np.ones((len(sizes), width), bool)
-    for data, used in blocks:
-        start, end = end, end + data.shape[1]
-        all_data[:, start:end] = data
-        if used is not None:
-            all_used[:, start:end] = used
-    flat = np.compress(all_used.ravel(), all_data.ravel()).tobytes()
+            value_type, encoded = INTEGERS, encode_varints(values)
+        parts += [_encode_sizes(partial(feature_head, name, value_type), encoded.sizes), encoded]
+    sizes = sum(each.sizes for each in parts) + np.zeros(num_rows, np.int64)
+    parts.insert(0, _encode_sizes(lambda size: b"\x0a" + encode_varint(size), sizes))
+    ends = (sizes + parts[0].sizes).cumsum().tolist()
+    # Joins the parts along their columns, and then takes the used bytes of all rows.
+    shape = (num_rows, sum(each.data.shape[1] for each in parts))
+    data, used, column = np.empty(shape, np.uint8), np.ones(shape, bool), 0
+    for part in parts:
+        columns = slice(column, column + part.data.shape[1])
+        data[:, columns] = part.data
+        if part.used is not None:
+            used[:, columns] = part.used
+        column = columns.stop
+    flat = np.compress(used.ravel(), data.ravel()).tobytes()
     return [flat[start:end] for start, end in zip([0, *ends], ends, strict=False)]
 
 
-def _num_bytes(block: Block) -> np.ndarray | int:
-    """Returns the number of used bytes of each row, int [B], or a single int if all are equal."""
-    data, used = block
-    return data.shape[1] if used is None else np.count_nonzero(used, axis=1)
-
-
-def encode_varints(values: np.ndarray) -> Block:
+def encode_varints(values: np.ndarray) -> EncodedRows:
     """Encodes each row of int [B,n], with 0 <= value < 2^32, as a sequence of varints."""
     largest = int(values.max(initial=0))
     if largest < 128:
-        return values.astype(np.uint8), None
-    size = -(-largest.bit_length() // 7)
+        return EncodedRows(values.astype(np.uint8))
+    size = -(-largest.bit_length() // 7)  # bytes of the largest varint
     rest = values.astype(np.uint32)
     data, used = np.empty((*rest.shape, size), np.uint8), np.empty((*rest.shape, size), bool)
     used[..., 0] = True
@@ -412,19 +418,22 @@ def encode_varints(values: np.ndarray) -> Block:
         if byte + 1 < size:
             rest >>= 7
             np.greater(rest, 0, out=used[..., byte + 1])
+            # The highest bit of a byte tells whether another byte follows.
             data[..., byte] |= 128
             data[..., byte] ^= (~used[..., byte + 1]).view(np.uint8) << 7
-    return data.reshape(len(data), -1), used.reshape(len(used), -1)
+    return EncodedRows(data.reshape(len(data), -1), used.reshape(len(used), -1))
 
 
-def _encode_lengths(encode: Callable[[int], bytes], lengths: np.ndarray) -> Block:
-    """Applies `encode` to the length of each row."""
-    distinct, rows = np.unique(lengths, return_inverse=True)
-    encoded = [encode(length) for length in distinct.tolist()]
+def _encode_sizes(encode: Callable[[int], bytes], sizes: np.ndarray | int) -> EncodedRows:
+    """Applies `encode` to the size of each row."""
+    if isinstance(sizes, int):
+        return EncodedRows(np.frombuffer(encode(sizes), np.uint8)[None])
+    distinct, rows = np.unique(sizes, return_inverse=True)
+    encoded = [encode(size) for size in distinct.tolist()]
     width = max(map(len, encoded))
     data = np.frombuffer(b"".join(each.ljust(width, b"\0") for each in encoded), np.uint8)
     used = np.arange(width) < np.array([[len(each)] for each in encoded])
-    return data.reshape(-1, width)[rows], used[rows]
+    return EncodedRows(data.reshape(-1, width)[rows], used[rows])
 
 
 def frame(records: list[bytes]) -> bytes:

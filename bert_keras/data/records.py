@@ -83,14 +83,18 @@ def pretraining_dataset(
 
 
 class Records:
-    """Record files of one schema, with token ids below `vocab_size` if it is known."""
+    """Record files of one schema.
+
+    Raises InputError if the files differ in their features, or while they are read, if a token id
+    is not below `vocab_size`.
+    """
 
     def __init__(self, files: Sequence[str], *, vocab_size: int | None = None):
         self.files, self.schema, self._vocab_size = list(files), common_schema(files), vocab_size
 
     @cached_property
     def num_records(self) -> int:
-        """The number of records; it reads all files, and raises InputError if one is damaged."""
+        """The number of records; reads all files and raises InputError if one is damaged."""
         return sum(1 for file in self.files for _ in read_records(file))
 
     def batches(
@@ -103,13 +107,7 @@ class Records:
         masking: DynamicMasking | None = None,
         objective: PretrainingExamples = MASKED_AND_LABELLED,
     ) -> Batches:
-        """Returns batches of NumPy arrays.
-
-        Args:
-            seed: The seed of the order; None keeps the order of the files.
-            masking: How to mask records of plain ids.
-            objective: Which examples to make; see `pretraining_dataset`.
-        """
+        """Returns batches of NumPy arrays; see `pretraining_dataset` for the arguments."""
         file, schema, vocab_size = self.files[0], self.schema, self._vocab_size
         has_masks, is_masking = schema.max_predictions > 0, masking is not None
         needs_masking = objective.reads_masks and not has_masks
@@ -126,26 +124,26 @@ class Records:
         def make_batch(index: int, features: dict[str, np.ndarray]):
             return objective.from_features(masking.masked(index, features) if masking else features)
 
-        def read(first: int) -> Iterator:
-            epoch, start = 0, first * batch_size
-            if repeat and start:
-                epoch, start = divmod(start, self.num_records)
+        def read(first_batch: int) -> Iterator:
+            epoch, first_record = 0, first_batch * batch_size
+            if repeat and first_record:
+                epoch, first_record = divmod(first_record, self.num_records)
             epochs = count(epoch) if repeat else [0]
-            records = chain.from_iterable(self._read_epoch(seed, e) for e in epochs)
-            records = islice(records, start, None)
-            at_once = batch_size * max(1, PARSED_AT_ONCE // batch_size)
+            records = chain.from_iterable(self._read_epoch(seed, each) for each in epochs)
+            records = islice(records, first_record, None)
+            index, at_once = first_batch, batch_size * max(1, PARSED_AT_ONCE // batch_size)
             while chunk := list(islice(records, at_once)):
                 features = parse(chunk)
                 for start in range(0, len(chunk) - max_dropped, batch_size):
                     rows = slice(start, start + batch_size)
-                    yield make_batch(first, {name: each[rows] for name, each in features.items()})
-                    first += 1
+                    yield make_batch(index, {name: each[rows] for name, each in features.items()})
+                    index += 1
 
         num_batches = None if repeat else len(range(0, self.num_records - max_dropped, batch_size))
         rows = batch_size if drop_remainder else None
+        one_record = make_batch(0, parse(list(islice(_read(file), 1))))
         spec = keras.tree.map_structure(
-            lambda each: keras.KerasTensor((rows, *each.shape[1:]), each.dtype.name),
-            make_batch(0, parse(list(islice(_read(file), 1)))),
+            lambda each: keras.KerasTensor((rows, *each.shape[1:]), each.dtype.name), one_record
         )
         return Batches(read, spec=spec, num_batches=num_batches)
 
@@ -157,10 +155,10 @@ class Records:
         generator = np.random.default_rng((seed, epoch))
         files = [self.files[index] for index in generator.permutation(len(self.files))]
         records = _interleave(files)
-        # Yields a random record of a buffer; the next record takes its place in the buffer.
         buffer = list(islice(records, SHUFFLE_BUFFER))
-        places = iter(lambda: generator.integers(len(buffer), size=1024).tolist(), None)
-        for record, place in zip(records, chain.from_iterable(places), strict=False):
+        # Draws places in the buffer without end, 1,024 at once.
+        draws = iter(lambda: generator.integers(len(buffer), size=1024).tolist(), None)
+        for record, place in zip(records, chain.from_iterable(draws), strict=False):
             yield buffer[place]
             buffer[place] = record
         generator.shuffle(buffer)
@@ -168,6 +166,7 @@ class Records:
 
 
 def _read(file: str) -> Iterator[tuple[str, bytes]]:
+    """Yields each record of a file with the name of the file, which errors state."""
     return zip(repeat(file), read_records(file), strict=False)
 
 

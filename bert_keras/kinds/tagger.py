@@ -22,7 +22,7 @@ from bert_keras.kinds.words import (
     tokenize_units,
     tokenize_words,
 )
-from bert_keras.text.columns import as_list, check_num_columns, check_texts, checked_columns
+from bert_keras.text.columns import as_list, check_num_columns, checked_columns, checked_list
 
 if TYPE_CHECKING:
     from markupsafe import Markup
@@ -69,7 +69,7 @@ class Tagger(Kind):
         check_num_columns(columns, 1, 1)
         (texts,) = columns
         if any(isinstance(text, str) for text in texts):
-            check_texts(texts)
+            texts = checked_list(texts)
             unit = self.metadata.task.get("unit", "word")
             tokens, spans_W2 = tokenize_units(texts, self.tokenizer, unit=unit)
         else:

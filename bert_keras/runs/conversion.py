@@ -12,7 +12,7 @@ import numpy as np
 from bert_keras.checkpoints.checkpoint import Checkpoint, TrainingState, weight_part
 from bert_keras.checkpoints.formats import open_checkpoint, write_checkpoint
 from bert_keras.checkpoints.pretrained import LoadReport, build_model, checkpoint_of_model
-from bert_keras.checkpoints.tensors import StoredTensor, lazy_array
+from bert_keras.checkpoints.tensors import StoredTensor
 from bert_keras.errors import InputError, check_name, counted, listed, quoted, suggest_keyword_names
 from bert_keras.families import FAMILIES, family_of
 from bert_keras.files import refuse_existing
@@ -163,7 +163,7 @@ def student_of(teacher: Checkpoint, *, num_layers: int) -> Checkpoint:
         notes.append("the student has no segment embeddings; that of segment 0 is added everywhere")
         segments = tensors.pop("encoder/embeddings/segment")
         positions = tensors["encoder/embeddings/position"]
-        tensors["encoder/embeddings/position"] = lazy_array(
+        tensors["encoder/embeddings/position"] = StoredTensor(
             positions.shape, lambda: positions.read() + segments.read()[0]
         )
     model, config = metadata.model, dataclasses.replace(config, **changes)
@@ -247,4 +247,4 @@ def _extend_table(
             new[token_id] = old[subtoken_ids].mean(axis=0)
         return new
 
-    return lazy_array(shape, read_extended)
+    return StoredTensor(shape, read_extended)

@@ -14,7 +14,7 @@ _SURROGATE = re.compile("[\ud800-\udfff]")
 def is_text(data: Any) -> bool:
     """Returns whether `data` is a column of strings or of lists of words, or a tuple of columns.
 
-    One string decides, because the checks of texts refuse other values beside it.
+    One string in a column is enough: `checked_list` later refuses other values beside it.
     """
     if isinstance(data, (str, bytes)):
         return True
@@ -40,7 +40,10 @@ def columns_of(texts: Any) -> tuple[list, ...]:
 
 
 def as_list(column: Any) -> list:
-    """Returns the values of a column, or of texts [N, 1]; bytes that are not UTF-8 are dropped."""
+    """Returns the values of a column, which may have the shape [N] or [N, 1].
+
+    Bytes are decoded as UTF-8, and invalid bytes are dropped.
+    """
     if not isinstance(column, (str, bytes, Mapping)):
         with contextlib.suppress(NotImplementedError, TypeError, ValueError):  # symbolic tensors
             values = column.__array__() if hasattr(column, "__array__") else column
@@ -52,9 +55,7 @@ def as_list(column: Any) -> list:
 
 def checked_columns(*columns: Iterable[str] | None) -> list[list[str]]:
     """Returns the columns that are not None as lists of equally many valid strings."""
-    lists = [as_list(column) for column in columns if column is not None]
-    for column in lists:
-        check_texts(column)
+    lists = [checked_list(column) for column in columns if column is not None]
     sizes = [len(column) for column in lists]
     if len(set(sizes)) > 1:
         raise InputError(f"the columns have {sizes} texts; expected equally many")
@@ -68,20 +69,28 @@ def check_num_columns(columns: Sequence, fewest: int, most: int) -> None:
         raise InputError(f"there are {len(columns)} columns of texts; expected {fewest}{limit}")
 
 
-def check_texts(texts: Sequence[Any]) -> None:
-    """Raises InputError if a text is not a string, or is a string that UTF-8 cannot encode."""
-    for index, text in enumerate(texts):
-        if not isinstance(text, str) or (not text.isascii() and _SURROGATE.search(text)):
-            raise InputError(
-                f"text [{index}] is {quoted(text)}; expected a string of UTF-8 (pairs: two lists)"
-            )
+def checked_list(column: Iterable[str]) -> list[str]:
+    """Returns a column as a list; raises InputError if a value is not a string of valid UTF-8."""
+    texts = as_list(column)
+    try:
+        "".join(texts).encode()  # faster than a check of each text
+    except (TypeError, UnicodeEncodeError) as error:
+        wrong = (n for n, t in enumerate(texts) if not isinstance(t, str) or _SURROGATE.search(t))
+        index = next(wrong)
+        raise InputError(
+            f"text [{index}] is {quoted(texts[index])}; expected a string of UTF-8 "
+            "(pairs: two lists)"
+        ) from error
+    return texts
 
 
 def _has_columns(data: Any) -> bool:
+    """Returns whether `data` is a tuple of columns; a tuple with a string is one column."""
     return isinstance(data, tuple) and not any(isinstance(each, (str, bytes)) for each in data)
 
 
 def _plain(value: Any) -> Any:
+    """Converts arrays to lists, and bytes to strings."""
     if hasattr(value, "__array__"):  # an array, a tensor or a NumPy scalar
         value = value.__array__().tolist()
     if isinstance(value, bytes):

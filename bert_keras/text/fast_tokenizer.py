@@ -20,7 +20,8 @@ from tokenizers.processors import ByteLevel, RobertaProcessing, TemplateProcessi
 
 from bert_keras.errors import InputError
 from bert_keras.files import StrPath, text_lines, write_text
-from bert_keras.text.tokenizer import TextTokenizer, TokenizedText, WordPieceTokenizer, checks_texts
+from bert_keras.text.columns import checked_list
+from bert_keras.text.tokenizer import TextTokenizer, TokenizedText, WordPieceTokenizer
 from bert_keras.text.vocab import SPECIAL_TOKENS, WORD_MARK, Specials, Vocabulary, in_order_of_ids
 
 BYTE_SPACE = "Ġ"  # the space in a token of byte-level BPE
@@ -90,10 +91,12 @@ def vocabulary_sha256(vocabulary: Vocabulary) -> str:
 def rules_vocabulary(
     rules: str, *, file: StrPath = RULES_FILE, added: Mapping[str, Mapping] | None = None
 ) -> Vocabulary:
-    """Returns the vocabulary of `rules`, the text of a tokenizer.json; errors name it `file`.
+    """Returns the vocabulary of a tokenizer.json; an older format becomes the current one.
 
-    Rules in the older formats of published models are converted to the current format, and get the
-    tokens of `added`, whose values are their options and ids.
+    Args:
+        rules: The text of the tokenizer.json.
+        file: The path of the file, for errors.
+        added: Tokens to add to the rules -> their options, and their ids if the file states them.
     """
     try:
         source, tokenizer = json.loads(rules), Tokenizer.from_str(rules)
@@ -103,16 +106,18 @@ def rules_vocabulary(
             raise ValueError(f"a {model} tokenizer that splits by {splitter}")
         if model == "BPE" and not source["model"]["merges"]:
             raise ValueError("it has no merges")
-    except Exception as error:  # the only class that `tokenizers` raises
+    except Exception as error:  # `tokenizers` raises no other class
         raise InputError(f"{file} is damaged or of another type ({error}); {SUPPORTED}") from error
-    known = {each.content for each in tokenizer.get_added_tokens_decoder().values()}
+    in_rules = {each.content for each in tokenizer.get_added_tokens_decoder().values()}
+    # New tokens get the next ids, so they are added in the order of their ids.
     for token, each in sorted((added or {}).items(), key=lambda pair: pair[1].get("id", -1)):
-        if token not in known and ("id" in each or tokenizer.token_to_id(token) is not None):
+        has_id = "id" in each or tokenizer.token_to_id(token) is not None
+        if has_id and token not in in_rules:
             options = {name: each[name] for name in OPTIONS if name in each}
             tokenizer.add_tokens([AddedToken(token, **options)])
-    tokens = source["model"]["vocab"]
-    ids = tokens if model == "BPE" else {token: i for i, (token, _) in enumerate(tokens)}
-    ids = ids | {each.content: i for i, each in tokenizer.get_added_tokens_decoder().items()}
+    vocab = source["model"]["vocab"]  # BPE: token -> id; Unigram: [token, score] in order of ids
+    ids = dict(vocab) if model == "BPE" else {token: i for i, (token, _) in enumerate(vocab)}
+    ids |= {each.content: i for i, each in tokenizer.get_added_tokens_decoder().items()}
     known = SPECIALS[model]
     specials = next((each for each in known if ids.keys() >= set(each.tokens)), known[0])
     return Vocabulary(in_order_of_ids(ids, file=os.fspath(file)), specials, tokenizer.to_str())
@@ -155,11 +160,16 @@ def readable_tokens(vocabulary: Vocabulary) -> tuple[str, ...]:
 
 
 def rules_of(vocabulary: Vocabulary) -> dict[str, Any]:
-    """Returns the rules; an added token is `special` if it is plain text where a text has it."""
+    """Returns the rules as JSON values; `special` tells which added tokens texts cannot contain.
+
+    If a text contains such a token, it is split like other text. These are the special tokens of
+    the model and the tokens that `Vocabulary.padded` adds. All other added tokens are found in
+    texts, even if transformers calls them special.
+    """
     rules, specials = json.loads(vocabulary.rules), vocabulary.specials.tokens
     for each in rules["added_tokens"]:
-        is_filler = each["special"] and each["content"].startswith("[unused")  # `padded` adds it
-        each["special"] = is_filler or each["content"] in specials
+        is_padding = each["special"] and each["content"].startswith("[unused")
+        each["special"] = is_padding or each["content"] in specials
     return rules
 
 
@@ -172,14 +182,15 @@ class FastTokenizer(TextTokenizer):
         self.lowercase = is_uncased(vocabulary)
         settings |= dict.fromkeys(("truncation", "padding", "post_processor"))
         if settings["model"]["type"] == "Unigram":
-            # With the added space, special tokens match no text, because Metaspace has replaced
-            # all spaces of the text.
-            tokens = settings["model"]["vocab"]
+            # Special tokens get a leading space, so that no text contains them: Metaspace replaces
+            # all spaces of a text.
+            tokens = settings["model"]["vocab"]  # [token, score] in order of ids
             for token in vocabulary.specials.tokens:
                 if (token_id := vocabulary.ids[token]) < len(tokens):
                     tokens[token_id][0] = f" {token}"
             for each in settings["added_tokens"]:
-                each["content"] = " " * each["special"] + each["content"]
+                if each["special"]:
+                    each["content"] = f" {each['content']}"
         self._tokenizer = Tokenizer.from_str(json.dumps(settings))
         self._tokenizer.encode_special_tokens = True  # "[SEP]" in a text is plain text
         if settings["model"]["type"] == "BPE":
@@ -187,19 +198,17 @@ class FastTokenizer(TextTokenizer):
             prefixed = settings["pre_tokenizer"]["add_prefix_space"]
             self._tokenizer.post_processor = ByteLevel(add_prefix_space=prefixed, trim_offsets=True)
 
-    @checks_texts
     def encode_batch(self, texts: Sequence[str]) -> list[TokenizedText]:
-        tokens, results = self.vocabulary.tokens, []
+        texts, results = checked_list(texts), []
         num_removed = list(map(self._num_removed, texts))
         texts = [text[num:] for text, num in zip(texts, num_removed, strict=True)]
         for encoding, num in zip(self._tokenizer.encode_batch(texts), num_removed, strict=True):
             offsets = [(start + num, end + num) for start, end in encoding.offsets]
-            names = [tokens[token_id] for token_id in encoding.ids]
-            results.append(TokenizedText(encoding.ids, names, offsets))
+            results.append(TokenizedText(encoding.ids, self._tokens(encoding.ids), offsets))
         return results
 
-    @checks_texts
     def ids_batch(self, texts: Sequence[str]) -> list[list[int]]:
+        texts = checked_list(texts)
         return [each.ids for each in self._tokenizer.encode_batch_fast(texts)]
 
     def decode(self, ids: Sequence[int]) -> str:
@@ -207,6 +216,7 @@ class FastTokenizer(TextTokenizer):
 
     def _num_removed(self, text: str) -> int:
         """Returns the number of leading characters that normalization removes."""
+        # `tokenizers` gives such a text other offsets, so the characters are removed before.
         normalizer = self._tokenizer.normalizer
         if normalizer is None:
             return 0
@@ -215,7 +225,10 @@ class FastTokenizer(TextTokenizer):
 
 
 def byte_pair_rules(model: BPE, *, prefixed: bool = False) -> str:
-    """Builds the tokenizer.json of a byte-level BPE, as RobertaTokenizer of transformers does."""
+    """Builds the tokenizer.json of a byte-level BPE, as RobertaTokenizer of transformers does.
+
+    With `prefixed`, the tokenizer puts a space before each text.
+    """
     tokenizer = Tokenizer(model)
     _, _, cls, sep, _ = tokens = ROBERTA_SPECIALS.tokens
     tokenizer.pre_tokenizer = pre_tokenizers.ByteLevel(add_prefix_space=prefixed)
@@ -224,6 +237,14 @@ def byte_pair_rules(model: BPE, *, prefixed: bool = False) -> str:
     ends = (sep, ids[sep]), (cls, ids[cls])
     tokenizer.post_processor = RobertaProcessing(*ends, add_prefix_space=prefixed)
     return tokenizer.to_str()
+
+
+def sentencepiece_proto(content: bytes) -> Any:
+    """Returns the ModelProto in the content of a SentencePiece file."""
+    from sentencepiece import sentencepiece_model_pb2 as protobuf
+
+    # The type checker does not find the class, which protobuf creates on import.
+    return protobuf.ModelProto.FromString(content)  # pyright: ignore[reportAttributeAccessIssue]
 
 
 def unigram_rules(model: Any, *, lowercase: bool, keeps_accents: bool) -> str:

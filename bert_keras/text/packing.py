@@ -1,7 +1,7 @@
 """Encodes texts, and packs ids into rows: `[CLS] A [SEP] B [SEP]`, or `<s> A </s></s> B </s>`."""
 
 import re
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from itertools import chain
 from typing import TYPE_CHECKING, Any, NamedTuple
 
@@ -82,35 +82,42 @@ def encode_masked(
     columns = checked_columns(texts, text_pairs)
     ids = [ids_with_masks(column, tokenizer) for column in columns]
     inputs = pack(*ids, vocabulary=tokenizer.vocabulary, max_length=max_length)
-    rows, positions = np.nonzero(inputs["input_ids"] == tokenizer.vocabulary.mask_id)
-    num_masks = np.bincount(rows, minlength=len(texts))
-    positions_BP = np.zeros((len(texts), num_masks.max(initial=0)), np.int32)
-    positions_BP[np.arange(positions_BP.shape[1]) < num_masks[:, None]] = positions
+    is_mask_BT = inputs["input_ids"] == tokenizer.vocabulary.mask_id
+    positions_BP = np.zeros((len(texts), is_mask_BT.sum(axis=1).max(initial=0)), np.int32)
+    for positions_P, is_mask_T in zip(positions_BP, is_mask_BT, strict=True):
+        positions = np.flatnonzero(is_mask_T)
+        positions_P[: len(positions)] = positions
     return {**inputs, "masked_lm_positions": positions_BP}
 
 
 def ids_with_masks(texts: Sequence[str], tokenizer: "TextTokenizer") -> list[list[int]]:
     """Same as `tokenizer.ids_batch`, but each "[MASK]" in a text becomes the mask token."""
-    parts = [re.split(MASK_PATTERN, text) for text in texts]
-    ids = iter(tokenizer.ids_batch(list(chain.from_iterable(parts))))
-    mask_id = tokenizer.vocabulary.mask_id
-    return [list(chain.from_iterable((mask_id, *next(ids)) for _ in text))[1:] for text in parts]
+    parts_of_texts = [re.split(MASK_PATTERN, text) for text in texts]
+    ids_of_parts = iter(tokenizer.ids_batch(list(chain.from_iterable(parts_of_texts))))
+    rows = []
+    for parts in parts_of_texts:
+        ids = next(ids_of_parts).copy()
+        for _ in parts[1:]:  # a mask token stands between two parts
+            ids += [tokenizer.vocabulary.mask_id, *next(ids_of_parts)]
+        rows.append(ids)
+    return rows
 
 
 class TextSpans(NamedTuple):
-    """M texts, ordered by row and column, and their positions in packed rows; int [M] each."""
+    """M texts in the order of their places in packed rows. Each field is an array [M]."""
 
     rows: np.ndarray  # the row of each text
     columns: np.ndarray  # the column of the text's first token, after [CLS] or [SEP]
-    starts: np.ndarray  # the index of the text's first token in the flat array
+    starts: np.ndarray  # the index of the text's first token in the array of all token ids
     lengths: np.ndarray  # the number of tokens
-    segments: np.ndarray  # segment ids
-    sequences: np.ndarray  # sequence ids, which count from 1 in each row
+    segments: np.ndarray  # 0 for a first text, 1 for a second text
+    is_first: np.ndarray  # bool, whether the text is the first of its sequence
 
 
 def span_indices(starts: np.ndarray, lengths: np.ndarray) -> np.ndarray:
-    """Returns the indices `start ... start + length - 1` of all spans, concatenated, int64."""
-    return np.repeat(starts - (np.cumsum(lengths) - lengths), lengths) + np.arange(lengths.sum())
+    """Returns the indices `start ... start + length - 1` of each span, concatenated, int64."""
+    num_before = np.cumsum(lengths) - lengths  # the number of indices before each span
+    return np.arange(lengths.sum()) + np.repeat(starts - num_before, lengths)
 
 
 def flatten(texts: Sequence[Sequence[int]]) -> tuple[np.ndarray, np.ndarray]:
@@ -122,14 +129,16 @@ def flatten(texts: Sequence[Sequence[int]]) -> tuple[np.ndarray, np.ndarray]:
 def truncated_lengths(
     length_a: Any, length_b: Any, *, limit: int, shortens_first: bool = False
 ) -> tuple[Any, Any]:
-    """Returns the lengths of texts A and B that fit `limit` tokens together.
+    """Returns the lengths of texts A and B after they are cut to `limit` tokens together.
 
-    Tokens are removed one at a time from the longer text, as in google-research/bert
-    `truncate_seq_pair`.
+    The result is the same as if single tokens were removed from the longer text until both fit
+    (google-research/bert `truncate_seq_pair`).
 
     Args:
         length_a, length_b: Integers or arrays.
-        shortens_first: Whether A, not B, loses a token if both are equally long (transformers).
+        limit: The largest sum of both lengths.
+        shortens_first: Which of two equally long texts loses a token: A as in transformers, or B
+            as in google-research/bert.
     """
     # If both texts are cut and `limit` is odd, A gets the extra token where this is 1.
     extra = length_a > length_b if shortens_first else 1
@@ -148,25 +157,29 @@ def pack(
     """Packs the ids of one text, or two, into each row, and truncates texts that do not fit.
 
     Args:
+        firsts, seconds: The token ids of the first and the second text of each row.
+        vocabulary: The vocabulary of the ids and the special tokens.
         max_length: Maximum number of tokens of a row, special tokens included.
         num_columns: Returns T for the length of the longest row and `max_length`.
 
     Returns:
         `input_ids`, `input_mask` and `segment_ids`, int32 [B,T]. Padding is 0 in the last two.
     """
-    num_texts = 1 if seconds is None else 2
+    num_rows, num_texts = len(firsts), 1 if seconds is None else 2
     num_specials = vocabulary.num_specials(num_texts)
     check_count("max_length", max_length, least=num_specials + 1)
     tokens, lengths = flatten([*firsts, *(seconds or ())])
-    shape, limit = (num_texts, len(firsts)), max_length - num_specials
-    starts_NK = (np.cumsum(lengths) - lengths).reshape(shape).T
-    lengths_NK = np.minimum(lengths.reshape(shape).T, limit)
-    if seconds is not None:
+    starts_KN = (np.cumsum(lengths) - lengths).reshape(num_texts, num_rows)
+    lengths_KN = lengths.reshape(num_texts, num_rows)
+    limit = max_length - num_specials
+    if seconds is None:
+        lengths_KN = np.minimum(lengths_KN, limit)
+    else:
         rule = {"limit": limit, "shortens_first": vocabulary.shortens_first}
-        lengths_NK = np.stack(truncated_lengths(*lengths.reshape(shape), **rule), axis=1)
-    longest = int((lengths_NK.sum(axis=1) + num_specials).max(initial=0))
+        lengths_KN = np.stack(truncated_lengths(*lengths_KN, **rule))
+    longest = int((lengths_KN.sum(axis=0) + num_specials).max(initial=0))
     length = num_columns(longest, max_length)
-    return pack_texts(tokens, starts_NK, lengths_NK, length=length, vocabulary=vocabulary)
+    return pack_texts(tokens, starts_KN.T, lengths_KN.T, length=length, vocabulary=vocabulary)
 
 
 def pack_texts(
@@ -180,21 +193,24 @@ def pack_texts(
     """Packs N sequences of K texts, each sequence in its own row; returns the arrays of `pack`.
 
     Args:
-        tokens: int [M], the ids of all texts.
+        tokens: int, the token ids of all texts, concatenated.
         starts_NK: int, the index in `tokens` of the first token of each text.
         lengths_NK: int, the number of tokens of each text; the texts must fit.
+        length: The number of columns, T.
+        vocabulary: The vocabulary of the ids and the special tokens.
     """
     num_rows, num_texts = starts_NK.shape
     num_separators = vocabulary.specials.num_separators
     # The special tokens before each text are [CLS] for the first text, otherwise separators.
     num_before_K = np.where(np.arange(num_texts) == 0, 1, num_separators)
+    columns_NK = np.cumsum(num_before_K + lengths_NK, axis=1) - lengths_NK
     spans = TextSpans(
         rows=np.repeat(np.arange(num_rows), num_texts),
-        columns=(np.cumsum(lengths_NK + num_before_K, axis=1) - lengths_NK).ravel(),
+        columns=columns_NK.ravel(),
         starts=starts_NK.ravel(),
         lengths=lengths_NK.ravel(),
         segments=np.tile(np.arange(num_texts), num_rows),
-        sequences=np.ones(starts_NK.size, np.int64),
+        is_first=np.tile(np.arange(num_texts) == 0, num_rows),
     )
     return pack_spans(tokens, spans, num_rows=num_rows, length=length, vocabulary=vocabulary)
 
@@ -202,69 +218,56 @@ def pack_texts(
 def pack_spans(
     tokens: np.ndarray, spans: TextSpans, *, num_rows: int, length: int, vocabulary: Vocabulary
 ) -> dict[str, np.ndarray]:
-    """Packs texts, whose ids are in `tokens`, at their positions; returns the arrays of `pack`."""
-    specials = vocabulary.specials
-    num_separators = specials.num_separators
-    runs = _Runs.of(spans, num_rows=num_rows, length=length, num_separators=num_separators)
-    indices = runs.repeat(spans.starts - runs.text_starts, np.int64)
-    indices += np.arange(num_rows * length)
-    is_text = runs.repeat(np.ones(len(spans.rows)), np.int32)
-    # For special tokens, this reads a neighbouring id, which is overwritten below; "clip" keeps
+    """Packs texts into rows, with special tokens around them; returns the arrays of `pack`.
+
+    Args:
+        tokens: int, the token ids of all texts, concatenated.
+        spans: The texts and their places, with space for the special tokens.
+        num_rows, length: The shape of the arrays, [B,T].
+        vocabulary: The vocabulary of the ids and the special tokens.
+    """
+    num_separators = vocabulary.specials.num_separators
+    # Places are counted in the flattened rows. A block is a text with its special tokens: [CLS] or
+    # a second separator before it, and a separator after it.
+    text_starts = np.asarray(spans.rows, np.int64) * length + spans.columns
+    block_starts = text_starts - np.where(spans.is_first, 1, num_separators - 1)
+    block_ends = text_starts + spans.lengths + 1
+    bounds = np.stack([block_starts, block_ends], axis=1).ravel()  # start, end, start, end, ...
+    # The lengths of padding and blocks in turn: padding, block, padding, ..., block, padding.
+    run_lengths = np.diff(bounds, prepend=0, append=num_rows * length)
+
+    def fill(values: Any, dtype: Any = np.int32) -> np.ndarray:
+        """Returns flattened rows with the value of each text in its block, and 0 at padding."""
+        run_values = np.zeros(len(run_lengths), dtype)
+        run_values[1::2] = values
+        return np.repeat(run_values, run_lengths)
+
+    # `tokens` contains the token at place i of the rows at i + offset.
+    offsets = fill(spans.starts - text_starts, np.int64)
+    indices = np.arange(num_rows * length) + offsets
+    # At special tokens and padding, this reads a wrong id, which is overwritten below. "clip" keeps
     # these indices inside `tokens`.
     input_ids = np.take(tokens, indices, mode="clip") if len(tokens) else np.zeros_like(indices)
     input_ids = input_ids.astype(np.int32)
-    np.copyto(input_ids, vocabulary.pad_id, where=is_text == 0)
-    input_ids[runs.starts[runs.starts < runs.text_starts]] = vocabulary.sep_id
-    input_ids[runs.text_starts[runs.is_first] - 1] = vocabulary.cls_id
-    input_ids[runs.ends - 1] = vocabulary.sep_id
-    segments = np.asarray(spans.segments) * specials.second_segment
-    shape = (num_rows, length)
-    return {
-        "input_ids": input_ids.reshape(shape),
-        "input_mask": is_text.reshape(shape),
-        "segment_ids": runs.repeat(segments, np.int32).reshape(shape),
-    }
+    input_mask = fill(1)
+    np.copyto(input_ids, vocabulary.pad_id, where=input_mask == 0)
+    input_ids[text_starts[spans.is_first] - 1] = vocabulary.cls_id
+    input_ids[block_ends - 1] = vocabulary.sep_id
+    if num_separators == 2:
+        input_ids[block_starts[~spans.is_first]] = vocabulary.sep_id
+    segment_ids = fill(spans.segments * vocabulary.specials.second_segment)
+    arrays = {"input_ids": input_ids, "input_mask": input_mask, "segment_ids": segment_ids}
+    return {name: array.reshape(num_rows, length) for name, array in arrays.items()}
 
 
-def packing_features(
-    spans: TextSpans, *, num_rows: int, length: int, num_separators: int = 1
-) -> dict[str, np.ndarray]:
-    """Returns the features that separate the sequences of a row, int32 [num_rows,length].
+def packing_features(inputs: Mapping[str, np.ndarray], *, cls_id: int) -> dict[str, np.ndarray]:
+    """Returns the features of rows that several sequences share, for the arrays of `pack`.
 
-    `position_ids` restart at 0 at each [CLS]; `sequence_ids` count from 1; both are 0 for padding.
+    `position_ids` restart at 0 at each [CLS], and `sequence_ids` count the sequences of a row from
+    1, int32 [B,T]. Both are 0 for padding.
     """
-    runs = _Runs.of(spans, num_rows=num_rows, length=length, num_separators=num_separators)
-    first_text = np.maximum.accumulate(np.where(runs.is_first, np.arange(len(runs.is_first)), 0))
-    starts = runs.starts[first_text]
-    sequence_ids = runs.repeat(spans.sequences, np.int32)
-    position_ids = np.arange(num_rows * length, dtype=np.int32) - runs.repeat(starts, np.int32)
-    position_ids[sequence_ids == 0] = 0
-    features = {"position_ids": position_ids, "sequence_ids": sequence_ids}
-    return {name: values.reshape(num_rows, length) for name, values in features.items()}
-
-
-class _Runs(NamedTuple):
-    """Alternating runs of the flattened rows: padding, text with special tokens, padding, ..."""
-
-    is_first: np.ndarray  # bool [M], whether the text is the first of its sequence
-    text_starts: np.ndarray  # int [M], index of the first token of each text
-    starts: np.ndarray  # int [M], index of the first token of each run of a text
-    ends: np.ndarray  # int [M], index after the last token of each run of a text
-    lengths: np.ndarray  # int [2M+1], lengths of all runs: padding, text, ..., text, padding
-
-    @classmethod
-    def of(cls, spans: TextSpans, *, num_rows: int, length: int, num_separators: int) -> "_Runs":
-        is_first = np.ones(len(spans.rows), bool)
-        is_first[1:] = np.diff(spans.rows).astype(bool) | np.diff(spans.sequences).astype(bool)
-        text_starts = np.asarray(spans.rows, np.int64) * length + spans.columns
-        starts = text_starts - np.where(is_first, 1, num_separators - 1)
-        ends = text_starts + spans.lengths + 1
-        bounds = np.stack([starts, ends], axis=1).ravel()
-        lengths = np.diff(bounds, prepend=0, append=num_rows * length)
-        return cls(is_first, text_starts, starts, ends, lengths)
-
-    def repeat(self, values: np.ndarray, dtype) -> np.ndarray:
-        """Repeats the value of each text at all positions of its run; padding gets 0."""
-        run_values = np.zeros(len(self.lengths), dtype)
-        run_values[1::2] = values
-        return np.repeat(run_values, self.lengths)
+    is_cls, mask = inputs["input_ids"] == cls_id, inputs["input_mask"]
+    columns = np.arange(mask.shape[1])
+    starts = np.maximum.accumulate(np.where(is_cls, columns, 0), axis=1)
+    features = {"position_ids": columns - starts, "sequence_ids": np.cumsum(is_cls, axis=1)}
+    return {name: (values * mask).astype(np.int32) for name, values in features.items()}

@@ -11,7 +11,6 @@ import string
 import unicodedata
 from collections import defaultdict
 from collections.abc import Callable, Sequence
-from functools import wraps
 from itertools import count, groupby
 from typing import NamedTuple, TypeVar
 
@@ -22,7 +21,7 @@ from tokenizers.normalizers import BertNormalizer
 from tokenizers.pre_tokenizers import BertPreTokenizer
 
 from bert_keras.errors import LARGEST_COUNT, InputError, suggest_keyword_names
-from bert_keras.text.columns import as_list, check_texts
+from bert_keras.text.columns import checked_list
 from bert_keras.text.packing import encode, flatten, span_indices
 from bert_keras.text.vocab import Vocabulary
 
@@ -48,21 +47,6 @@ class TokenizedText(NamedTuple):
     # The [start, end) of each token in characters of the given text. The range includes dropped
     # marks and control characters inside the token. [UNK] spans its whole word.
     offsets: list[tuple[int, int]]
-
-
-def checks_texts(method: Callable[..., _Result]) -> Callable[..., _Result]:
-    """Makes a method of a tokenizer take any column, and refuse it as `check_texts` does."""
-
-    @wraps(method)
-    def checked(self, texts: Sequence[str]) -> _Result:
-        texts = as_list(texts)
-        try:
-            return method(self, texts)
-        except (AttributeError, TypeError, UnicodeEncodeError):
-            check_texts(texts)
-            raise
-
-    return checked
 
 
 class TextTokenizer(abc.ABC):
@@ -106,14 +90,28 @@ class TextTokenizer(abc.ABC):
         """Returns the text of the tokens."""
 
     def _tokens(self, ids: Sequence[int]) -> list[str]:
+        """Returns the token of each id."""
         tokens = self.vocabulary.tokens
         if wrong := [each for each in ids if not 0 <= each < len(tokens)]:
             raise InputError(f"{wrong[0]} is not the id of a token: 0 to {len(tokens) - 1}")
         return [tokens[int(token_id)] for token_id in ids]
 
 
+def wordpiece(vocabulary: Vocabulary, *, lowercase: bool) -> Tokenizer:
+    """Returns BERT's tokenizer of the library `tokenizers`, without special tokens."""
+    limit = MAX_WORD_CHARACTERS
+    model = WordPiece(vocabulary.ids, unk_token="[UNK]", max_input_chars_per_word=limit)
+    tokenizer = Tokenizer(model)
+    tokenizer.normalizer = normalizer(lowercase=lowercase)
+    tokenizer.pre_tokenizer = BertPreTokenizer()
+    return tokenizer
+
+
 def normalizer(*, lowercase: bool) -> BertNormalizer:
-    """Returns a normalizer that cleans text, puts spaces around CJK characters, may lower-case."""
+    """Returns the normalizer of BERT: it cleans text and puts spaces around CJK characters.
+
+    With `lowercase`, it also lower-cases text and strips accents.
+    """
     return BertNormalizer(strip_accents=lowercase, lowercase=lowercase)
 
 
@@ -136,37 +134,37 @@ class WordPieceTokenizer(TextTokenizer):
     def __init__(self, vocabulary: Vocabulary, *, lowercase: bool = True):
         self.vocabulary = vocabulary
         self.lowercase = lowercase
-        # No special token is registered, so "[SEP]" in a user's text stays plain text.
-        limit = MAX_WORD_CHARACTERS
-        model = WordPiece(vocabulary.ids, unk_token="[UNK]", max_input_chars_per_word=limit)
-        self._tokenizer = Tokenizer(model)
-        self._tokenizer.normalizer = normalizer(lowercase=lowercase)
-        self._tokenizer.pre_tokenizer = BertPreTokenizer()
+        self._tokenizer = wordpiece(vocabulary, lowercase=lowercase)
         self._exceptions = _ExceptionalCharacters(lowercase=lowercase)
         self._cache = WordCache(self._ids_of_words)
 
-    @checks_texts
     def encode_batch(self, texts: Sequence[str]) -> list[TokenizedText]:
-        def fast(texts):
+        texts = checked_list(texts)
+
+        def encode_fast(texts):
             encodings = self._tokenizer.encode_batch(list(map(self._with_sigmas, texts)))
             return [TokenizedText(each.ids, each.tokens, each.offsets) for each in encodings]
 
-        return _split_map(texts, self._exceptions.are_in, self._exact, fast)
+        return _convert(texts, self._exceptions.are_in, self._encode_by_words, encode_fast)
 
-    @checks_texts
     def flat_ids(self, texts: Sequence[str]) -> tuple[np.ndarray, np.ndarray]:
         """Same as `TextTokenizer.flat_ids`, but with a cache of words, which is not thread-safe."""
-        return self._cache.flat_ids(list(map(self._with_sigmas, texts)))
+        return self._cache.flat_ids(list(map(self._with_sigmas, checked_list(texts))))
 
-    @checks_texts
     def ids_batch(self, texts: Sequence[str]) -> list[list[int]]:
-        def fast(texts):
+        texts = checked_list(texts)
+
+        def ids_fast(texts):
             texts = list(map(self._with_sigmas, texts))
             return [each.ids for each in self._tokenizer.encode_batch_fast(texts)]
 
-        return _split_map(texts, self._exceptions.are_in, lambda text: self._exact(text).ids, fast)
+        def ids_by_words(text):
+            return self._encode_by_words(text).ids
 
-    def _exact(self, text: str) -> TokenizedText:
+        return _convert(texts, self._exceptions.are_in, ids_by_words, ids_fast)
+
+    def _encode_by_words(self, text: str) -> TokenizedText:
+        """Encodes a text with `google_words`, which is slow but right for all characters."""
         result = TokenizedText([], [], [])
         for word in google_words(text, lowercase=self.lowercase):
             end = 0
@@ -199,34 +197,39 @@ class WordPieceTokenizer(TextTokenizer):
         def is_simple(word: str) -> bool:
             return word.isascii() and word.isalnum()
 
-        return _split_map(words, is_simple, word_ids, self.ids_batch)
+        return _convert(words, is_simple, word_ids, self.ids_batch)
 
     def decode(self, ids: Sequence[int]) -> str:
         return " ".join(self._tokens(ids)).replace(" ##", "")
 
 
-def _split_map(
+def _convert(
     texts: Sequence[str],
-    condition: Callable[[str], bool],
-    one: Callable[[str], _Result],
-    many: Callable[[list[str]], list[_Result]],
+    is_alone: Callable[[str], bool],
+    convert_one: Callable[[str], _Result],
+    convert_batch: Callable[[list[str]], list[_Result]],
 ) -> list[_Result]:
-    """Applies `one` to each text that meets the condition, and `many` to all other texts."""
-    flags = list(map(condition, texts))
-    others = iter(many([text for text, flag in zip(texts, flags, strict=True) if not flag]))
-    return [one(text) if flag else next(others) for text, flag in zip(texts, flags, strict=True)]
+    """Converts each text for which `is_alone` is true by itself, and all other texts together."""
+    flags = list(map(is_alone, texts))
+    batch = [text for text, flag in zip(texts, flags, strict=True) if not flag]
+    results = iter(convert_batch(batch))
+    return [
+        convert_one(text) if flag else next(results)
+        for text, flag in zip(texts, flags, strict=True)
+    ]
 
 
 class WordCache:
-    """Tokenizes texts into flat ids; calls `tokenize` only once for each distinct word."""
+    """Tokenizes texts; calls `tokenize` only once for each distinct word."""
 
     def __init__(self, tokenize: Callable[[Sequence[str]], Sequence[Sequence[int]]]):
         self._tokenize = tokenize
         self._clear()
 
     def _clear(self) -> None:
-        self._indices = defaultdict(count().__next__)  # word -> its index, in order of arrival
-        self._ids = np.empty(0, np.int32)
+        self._indices = defaultdict(count().__next__)  # word -> its index; a new word gets the next
+        self._ids = np.empty(0, np.int32)  # the ids of all words, concatenated
+        # For each word, int64: the index in `_ids` of its first id, and the number of its ids.
         self._starts = self._lengths = np.zeros(0, np.int64)
 
     def flat_ids(self, texts: Sequence[str]) -> tuple[np.ndarray, np.ndarray]:
@@ -242,24 +245,27 @@ class WordCache:
         buffers = map(pa.py_buffer, (ends, b"".join(raw)))
         array = pa.LargeStringArray.from_buffers(len(raw), *buffers)
         spaced = pc.replace_substring_regex(array, PUNCTUATION, r" \1 ")
-        columns = pc.split_pattern(spaced, " ")
-        encoded = columns.values.dictionary_encode()
-        words, num_known = encoded.dictionary.to_pylist(), len(self._indices)
+        words_of_texts = pc.split_pattern(spaced, " ")  # N lists of words
+        encoded = words_of_texts.values.dictionary_encode()  # each word as an index of `distinct`
+        distinct, num_known = encoded.dictionary.to_pylist(), len(self._indices)
         try:
-            indices = np.fromiter(map(self._indices.__getitem__, words), np.int64, len(words))
-            self._add([words[position] for position in np.flatnonzero(indices >= num_known)])
+            cached = np.fromiter(map(self._indices.__getitem__, distinct), np.int64, len(distinct))
+            self._add([distinct[index] for index in np.flatnonzero(cached >= num_known)])
         except BaseException:  # the cache may have words without ids
             self._clear()
             raise
-        arrays = (encoded.indices, columns.offsets)  # their `to_numpy` would import pandas too
-        word_indices, offsets = (np.asarray(np.from_dlpack(each), np.int64) for each in arrays)
-        indices = indices[word_indices]
-        lengths = self._lengths[indices]
-        ids = self._ids[span_indices(self._starts[indices], lengths)]
-        bounds = np.append(0, np.cumsum(lengths))[offsets]
-        return ids, np.diff(bounds)
+        # `to_numpy` of pyarrow would import pandas too. The words of text n are those from
+        # first_words[n] to first_words[n + 1] - 1.
+        arrays = (encoded.indices, words_of_texts.offsets)
+        words, first_words = (np.asarray(np.from_dlpack(each), np.int64) for each in arrays)
+        words = cached[words]  # the index in the cache of each word of all texts
+        lengths = self._lengths[words]
+        ids = self._ids[span_indices(self._starts[words], lengths)]
+        num_before = np.append(0, np.cumsum(lengths))  # the number of ids before each word
+        return ids, np.diff(num_before[first_words])
 
     def _add(self, words: list[str]) -> None:
+        """Tokenizes new words, whose indices are the next ones."""
         ids, lengths = flatten(self._tokenize(words))
         starts = len(self._ids) + np.cumsum(lengths) - lengths
         self._ids = np.concatenate([self._ids, ids])
@@ -268,7 +274,7 @@ class WordCache:
 
 
 class _ExceptionalCharacters:
-    """Finds characters that `tokenizers` treats differently; it tests each character once."""
+    """Finds characters that `tokenizers` and Google's code treat differently."""
 
     # The library drops characters of private use, does not treat U+2B820 to U+2B91F as CJK, and
     # has other Unicode tables than Python for some hundred characters.
@@ -283,19 +289,19 @@ class _ExceptionalCharacters:
         """Returns whether a text contains one of the characters."""
         if text.isascii():
             return False
-        others = set(text) - self._regular
-        for character in others - self._exceptional:
+        characters = set(text) - self._regular
+        for character in characters - self._exceptional:  # each character is tested once
             is_exceptional = self._is_exceptional(character)
             (self._exceptional if is_exceptional else self._regular).add(character)
-        return not self._exceptional.isdisjoint(others)
+        return not self._exceptional.isdisjoint(characters)
 
     def _is_exceptional(self, character: str) -> bool:
         if unicodedata.combining(character) and unicodedata.category(character) != "Mn":
-            return True  # it is kept, and when marks are reordered, so are their offsets
+            return True  # no accent, so it is kept; NFD can reorder it together with its offset
         text = f"a{character}B"
-        fast = self._splitter.pre_tokenize_str(self._normalizer.normalize_str(text))
-        exact = google_words(text, lowercase=self._lowercase)
-        return [word for word, _ in fast] != [word.text for word in exact]
+        theirs = self._splitter.pre_tokenize_str(self._normalizer.normalize_str(text))
+        ours = google_words(text, lowercase=self._lowercase)
+        return [word for word, _ in theirs] != [word.text for word in ours]
 
 
 class GoogleWord(NamedTuple):

@@ -40,7 +40,7 @@ class Vocabulary:
         tokens: The tokens; the index of a token is its id.
         specials: The special tokens, and how two texts are packed with them.
         rules: The text of the tokenizer.json that splits texts; "" for WordPiece.
-        shortens_first: Which text of a pair is cut first; see `packing.truncated_lengths`.
+        shortens_first: How pairs are truncated; see `packing.truncated_lengths`.
         pad_id: The id of the padding token; `unk_id`, `cls_id`, `sep_id` and `mask_id` correspond.
 
     Raises:
@@ -58,7 +58,7 @@ class Vocabulary:
     tokens: tuple[str, ...] = field(repr=False)
     specials: Specials = BERT_SPECIALS
     rules: str = field(default="", repr=False)
-    shortens_first: bool = field(default=False, compare=False)
+    shortens_first: bool = field(default=False, compare=False)  # not a property of the tokens
     pad_id: int = field(init=False, repr=False, compare=False)
     unk_id: int = field(init=False, repr=False, compare=False)
     cls_id: int = field(init=False, repr=False, compare=False)
@@ -103,8 +103,8 @@ class Vocabulary:
 
     def padded(self, size: int) -> "Vocabulary":
         """Appends tokens [unusedN] to the tokens and the rules until there are `size` tokens."""
-        fillers = (token for n in count() if (token := f"[unused{n}]") not in self.ids)
-        added, rules = list(islice(fillers, max(0, size - len(self)))), self.rules
+        new_tokens = (token for n in count() if (token := f"[unused{n}]") not in self.ids)
+        added, rules = list(islice(new_tokens, max(0, size - len(self)))), self.rules
         if rules:
             from tokenizers import Tokenizer  # slow to import
 

@@ -8,7 +8,7 @@ import pytest
 from bert_keras.checkpoints.formats import open_checkpoint, write_checkpoint
 from bert_keras.checkpoints.native import read_metadata
 from bert_keras.checkpoints.pretrained import save_model
-from bert_keras.checkpoints.tensors import join_tensors, lazy_array, stored_tensors, write_tensors
+from bert_keras.checkpoints.tensors import StoredTensor, join_tensors, stored_tensors, write_tensors
 from bert_keras.errors import InputError
 from bert_keras.models.loading import MODELS, load_model
 from tests.checkpoints.conftest import assert_same_files, change_json
@@ -65,7 +65,7 @@ def test_a_folder_is_only_overwritten_if_it_contains_nothing_but_a_model(tmp_pat
 
 def test_transposed_split_and_joined_arrays(tmp_path):
     array = np.random.default_rng(0).normal(size=(132, 7)).astype("float32")
-    write_tensors(tmp_path / "x.safetensors", {"a": lazy_array(array.shape, lambda: array)})
+    write_tensors(tmp_path / "x.safetensors", {"a": StoredTensor(array.shape, lambda: array)})
     stored = stored_tensors(tmp_path / "x.safetensors")["a"]
     np.testing.assert_array_equal(stored.transposed().read(), array.T)
     parts = stored.split(3)

@@ -77,16 +77,12 @@ def test_lengths_and_prompts(tmp_path):
     assert (embedding.prompts, embedding.prompt()) == ({"query": "q: ", "document": ""}, "q: ")
 
 
-def test_only_the_encoder_is_read_without_pooling_or_on_request(tmp_path):
+def test_only_the_encoder_is_read_without_pooling(tmp_path):
     cross_encoder = folder_of(tmp_path / "other")
     assert open_checkpoint(cross_encoder).metadata.model == "BertEncoder"
     folder = folder_of(tmp_path, "Pooling", "WordWeights", pooling_mode="cls")
     with pytest.raises(InputError):
         open_checkpoint(folder)
-    for ignore in (("WordWeights",), ("Pooling", "WordWeights")):
-        checkpoint = open_checkpoint(folder, ignore=ignore)
-        assert checkpoint.metadata.model == "BertEncoder"
-        assert checkpoint.notes
 
 
 @pytest.mark.parametrize(

@@ -10,7 +10,7 @@ import transformers
 from bert_keras.checkpoints.checkpoint import our_tensors
 from bert_keras.checkpoints.huggingface.config import transformers_classes, write_config
 from bert_keras.checkpoints.huggingface.folder import is_transposed, weight_names
-from bert_keras.checkpoints.tensors import lazy_array
+from bert_keras.checkpoints.tensors import StoredTensor
 from bert_keras.config import BertConfig, ModelMetadata, numbered_labels
 from bert_keras.families import FAMILIES, family_of
 from bert_keras.text.vocab import Vocabulary
@@ -137,7 +137,7 @@ def _gradients(reference, loss, *, metadata: ModelMetadata) -> dict[str, np.ndar
     named = {
         "embeddings.word_embeddings.weight"
         if p is table and name.startswith("lm_head.")
-        else name.removeprefix(before): lazy_array(p.shape, p.grad.float().numpy)
+        else name.removeprefix(before): StoredTensor(p.shape, p.grad.float().numpy)
         for name, p in reference.named_parameters()
     }
     config = metadata.config

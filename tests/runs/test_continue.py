@@ -12,7 +12,7 @@ import pytest
 from bert_keras import BertPretrainer
 from bert_keras.checkpoints.checkpoint import TrainingState
 from bert_keras.checkpoints.formats import open_checkpoint, write_checkpoint
-from bert_keras.checkpoints.tensors import lazy_array, named_weights
+from bert_keras.checkpoints.tensors import StoredTensor, named_weights
 from bert_keras.data.records import pretraining_dataset, record_files
 from bert_keras.errors import InputError
 from bert_keras.models.loading import load_model
@@ -50,7 +50,7 @@ def checkpoint_of(model: str, *, step: int = 0, max_positions: int = 16, lowerca
     config = {"num_layers": 1, "activation": "gelu_tanh", "max_positions": max_positions}
     fields = {"max_length": max_positions, "lowercase": lowercase, "config": config}
     made = random_checkpoint(model, **fields)
-    squares = {n: lazy_array(t.shape, lambda t=t: t.read() ** 2) for n, t in made.tensors.items()}
+    squares = {n: StoredTensor(t.shape, lambda t=t: t.read() ** 2) for n, t in made.tensors.items()}
     state = TrainingState(step=step, momentums=made.tensors, velocities=squares)
     return dataclasses.replace(made, state=state if step else None)
 

@@ -69,15 +69,9 @@ def test_a_small_corpus_starts_no_process(corpus, vocabulary, tmp_path, monkeypa
     assert [num_workers(4, num_bytes=size) for size in sizes] == [1, 1, 2, 4]
     started = []
     monkeypatch.setattr("tfrecords_tools.build.Workers", lambda n: started.append(n) or Workers(1))
-    for splitter in ("lines", f"{__name__}:split_lines"):
-        settings = BuildSettings(splitter=splitter)
-        arguments = {"vocabulary": vocabulary, "settings": settings, "workers": 2}
-        build(corpus, output=tmp_path / f"records{len(started)}", **arguments)
-    assert started == [1, 2]  # functions of the user may be slow
-
-
-def split_lines(text):
-    return [text]
+    arguments = {"vocabulary": vocabulary, "settings": BuildSettings(), "workers": 2}
+    build(corpus, output=tmp_path / "records", **arguments)
+    assert started == [1]
 
 
 @pytest.mark.parametrize("end", [signal.SIGKILL, signal.SIGINT])

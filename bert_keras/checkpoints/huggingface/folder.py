@@ -23,7 +23,7 @@ from bert_keras.checkpoints.checkpoint import (
 )
 from bert_keras.checkpoints.huggingface import config as config_file
 from bert_keras.checkpoints.huggingface.tokenizer import read_tokenizer, write_tokenizer
-from bert_keras.checkpoints.tensors import StoredTensor, lazy_array, stored_tensors, write_tensors
+from bert_keras.checkpoints.tensors import StoredTensor, stored_tensors, write_tensors
 from bert_keras.config import SIGMOID, BertConfig, ModelMetadata
 from bert_keras.errors import InputError
 from bert_keras.families import family_of
@@ -204,7 +204,7 @@ def _read_torch_tensors(path: Path) -> dict[str, StoredTensor]:
             f"{path} cannot be read: pip install torch>=2.6, save it as {SAFETENSORS}, or, in a "
             "clone, git lfs pull"
         ) from error
-    return {name: lazy_array(a.shape, lambda a=a: a) for name, a in arrays.items()}
+    return {name: StoredTensor(a.shape, lambda a=a: a) for name, a in arrays.items()}
 
 
 def _drop_copies(weights: dict[str, StoredTensor], family: Family, config: BertConfig) -> None:

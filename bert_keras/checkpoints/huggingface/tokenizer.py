@@ -16,8 +16,7 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from tokenizers import AddedToken, Tokenizer, decoders
-from tokenizers.models import BPE, WordPiece
-from tokenizers.pre_tokenizers import BertPreTokenizer
+from tokenizers.models import BPE
 from tokenizers.processors import TemplateProcessing
 
 from bert_keras.checkpoints.huggingface.config import check_fixed, note_if_ignored
@@ -26,7 +25,7 @@ from bert_keras.errors import InputError, check_name, listed
 from bert_keras.files import existing_file, json_object, optional_json, write_json
 from bert_keras.text import fast_tokenizer
 from bert_keras.text.packing import pack
-from bert_keras.text.tokenizer import MAX_WORD_CHARACTERS, normalizer
+from bert_keras.text.tokenizer import wordpiece
 from bert_keras.text.vocab import SPECIAL_TOKENS, Vocabulary, in_order_of_ids, seems_lowercase
 
 VOCAB_TXT = "vocab.txt"
@@ -42,10 +41,12 @@ SPECIAL_ROLES = ("pad_token", "unk_token", "cls_token", "sep_token", "mask_token
 # Fields of tokenizer.json, tokenizer_config.json and special_tokens_map.json; a note names each
 # field that is in none of these tables and does not end in _token.
 FLAGS = ("add_prefix_space", "do_lower_case", "keep_accents", "strip_accents")
-TOKEN_LISTS = tuple(f"{e}_special_tokens" for e in ("additional", "extra", "model_specific"))
+# Their values are special tokens: a list, or an object of tokens by name.
+TOKEN_LISTS = ("additional_special_tokens", "extra_special_tokens", "model_specific_special_tokens")
 READ = {"added_tokens", "added_tokens_decoder", "model", "model_input_names", "model_max_length"}
 READ |= {"normalizer", "post_processor", "pre_tokenizer", "tokenizer_class", *FLAGS, *TOKEN_LISTS}
-FIXED_TOKENIZER_FIELDS: dict[str, Any] = {  # other values would make other tokens
+# The only supported value of each field; other values would give other tokens.
+FIXED_FIELDS: dict[str, Any] = {
     "do_basic_tokenize": True,
     "never_split": [],
     "padding_side": "right",
@@ -61,12 +62,13 @@ UNUSED |= {"special_tokens_map_file", "tokenizer_file", "use_fast", "version"}
 UNUSED |= {"chat_template", "clean_up_tokenization_spaces", "decoder", "errors", "trim_offsets"}
 UNUSED |= {"max_len", "max_length", "pad_to_multiple_of", "pad_token_type_id", "padding"}
 UNUSED |= {"stride", "truncation", "truncation_strategy"}
+Problem = tuple[str, str]  # the name with which `ignore` accepts a problem, and its description
 MASK_NOTE = "transformers treats [MASK] or <mask> in a text as a special token, bert-keras as text"
 WORDPIECE_NOTE = f"{MASK_NOTE}; long words, rare characters and final Greek sigmas also differ"
 
 
 class FolderTokenizer(NamedTuple):
-    """What a Hugging Face folder says about its tokenizer."""
+    """The tokenizer of a Hugging Face folder."""
 
     vocabulary: Vocabulary | None  # None if the folder has no vocabulary
     lowercase: bool  # whether the tokenizer lower-cases text
@@ -77,17 +79,30 @@ class FolderTokenizer(NamedTuple):
 def read_tokenizer(
     folder: Path, *, tokenizer_class: str | None, ignore: Collection[str], has_segments: bool = True
 ) -> FolderTokenizer:
-    """Reads the tokenizer of a folder; config.json may name the `tokenizer_class`."""
+    """Reads the tokenizer of a folder.
+
+    Args:
+        folder: The folder of the model.
+        tokenizer_class: The class of transformers that config.json names, or None.
+        ignore: Names of fields and tokens whose differences from our tokenizer become notes.
+        has_segments: Whether the model has segment embeddings.
+
+    Raises:
+        InputError: A file is damaged, or its tokenizer differs from ours and `ignore` lacks the
+            name of the field or token.
+    """
     names = (TOKENIZER_JSON, TOKENIZER_CONFIG, "special_tokens_map.json")
     files = {name: optional_json(folder / name) for name in names}
     tokenizer, settings = files[TOKENIZER_JSON], files[TOKENIZER_CONFIG]
     added = _added_tokens(folder, files)
     class_name = settings.get("tokenizer_class") or tokenizer_class
-    for n in FLAGS:
-        check_name(settings.get(n), (None, True, False), what=f"value of {n} in {TOKENIZER_CONFIG}")
+    for name in FLAGS:
+        what = f"value of {name} in {TOKENIZER_CONFIG}"
+        check_name(settings.get(name), (None, True, False), what=what)
     lengths = (sentence_settings(folder).get("max_seq_length"), settings.get("model_max_length"))
     # A sequence has at least [CLS], one token and [SEP].
     max_length = next((each for each in lengths if isinstance(each, int) and each >= 3), None)
+    # `actual` has the values of tokenizer_config.json that tokenizer.json states, too.
     if (tokenizer_json := read_tokenizer_json(folder, settings)) is not None:
         vocabulary = fast_tokenizer.rules_vocabulary(tokenizer_json, added=added)
         actual = {
@@ -104,8 +119,8 @@ def read_tokenizer(
         for name, value in actual.items()
         if value is not None and settings.get(name) not in (None, value)
     ]
-    choices = actual["do_lower_case"], settings.get("do_lower_case"), seems_lowercase(vocabulary)
-    lowercase = next(each for each in choices if each is not None)
+    stated = (actual["do_lower_case"], settings.get("do_lower_case"), seems_lowercase(vocabulary))
+    lowercase = next(each for each in stated if each is not None)
     if tokenizer_json is None:
         problems += _wordpiece_problems(files, vocabulary, class_name, lowercase)
     problems += _token_problems(files, added, vocabulary)
@@ -117,18 +132,21 @@ def read_tokenizer(
 def _unknown_fields(files: Mapping[str, Mapping]) -> Iterator[str]:
     for file, values in files.items():
         stated = {n for n in values if values[n] is not None and not n.endswith("_token")}
-        if unknown := sorted(stated - READ - FIXED_TOKENIZER_FIELDS.keys() - UNUSED):
+        if unknown := sorted(stated - READ - FIXED_FIELDS.keys() - UNUSED):
             yield f"{file} has {listed(unknown, mark=', ')}, which bert-keras does not read"
 
 
 def _added_tokens(folder: Path, files: Mapping[str, Mapping]) -> dict[str, dict]:
-    """Returns the tokens that the files add to a vocabulary, with their options and ids."""
-    ids, specials = optional_json(folder / "added_tokens.json"), []
+    """Returns the tokens that the files add to a vocabulary -> their options and their ids."""
+    specials = []  # texts, or objects with the text as `content`
+    ids = optional_json(folder / "added_tokens.json")
     added = [{"content": token, "id": token_id} for token, token_id in ids.items()]
     for values in files.values():
         specials += [values[name] for name in values if name.endswith("_token")]
-        for several in filter(None, map(values.get, TOKEN_LISTS)):
-            specials += several.values() if isinstance(several, dict) else several
+        for name in TOKEN_LISTS:
+            listed_tokens = values.get(name) or []
+            is_object = isinstance(listed_tokens, dict)
+            specials += listed_tokens.values() if is_object else listed_tokens
         decoder = values.get("added_tokens_decoder") or {}
         added += [{**each, "id": int(token_id)} for token_id, each in decoder.items()]
         added += values.get("added_tokens") or []
@@ -140,7 +158,10 @@ def _added_tokens(folder: Path, files: Mapping[str, Mapping]) -> dict[str, dict]
 
 
 def read_tokenizer_json(folder: Path, settings: Mapping[str, Any]) -> str | None:
-    """Returns the text of tokenizer.json, or builds it from older files; None for WordPiece."""
+    """Returns the text of tokenizer.json, or builds it from older files; None for WordPiece.
+
+    `settings` are the values of tokenizer_config.json.
+    """
     if (folder / TOKENIZER_JSON).is_file():
         model = json_object(folder / TOKENIZER_JSON).get("model") or {}
         # Old files, such as RoBERTa's, do not state the type of the model.
@@ -170,12 +191,9 @@ def read_tokenizer_json(folder: Path, settings: Mapping[str, Any]) -> str | None
 def sentencepiece_model(path: Path):
     """Reads SentencePiece's ModelProto of a Unigram model."""
     from google.protobuf.message import DecodeError
-    from sentencepiece import sentencepiece_model_pb2 as protobuf
 
-    # The type checker does not find the class, which protobuf creates on import.
-    model = protobuf.ModelProto()  # pyright: ignore[reportAttributeAccessIssue]
     try:
-        model.ParseFromString(path.read_bytes())
+        model = fast_tokenizer.sentencepiece_proto(path.read_bytes())
         is_unigram = model.trainer_spec.model_type == model.trainer_spec.UNIGRAM
         is_valid = is_unigram and model.HasField("normalizer_spec")  # absent if the file is cut off
     except DecodeError:
@@ -189,6 +207,7 @@ def sentencepiece_model(path: Path):
 
 
 def _read_vocabulary(folder: Path, tokenizer: Mapping[str, Any]) -> Vocabulary | None:
+    """Reads the tokens of WordPiece from vocab.txt, or else from the values of tokenizer.json."""
     path = folder / VOCAB_TXT
     vocabulary = Vocabulary.from_file(path) if path.is_file() else None
     if not tokenizer:
@@ -201,11 +220,12 @@ def _read_vocabulary(folder: Path, tokenizer: Mapping[str, Any]) -> Vocabulary |
 
 def _wordpiece_problems(
     files: Mapping[str, Mapping], vocabulary: Vocabulary, class_name: str | None, lowercase: bool
-) -> Iterator[tuple[str, str]]:
-    """Yields (name for `ignore`, problem) for each difference from BERT's tokenizer."""
+) -> Iterator[Problem]:
+    """Yields the differences of a WordPiece tokenizer from BERT's."""
     if class_name not in (None, *BERT_TOKENIZER_CLASSES, *GENERIC_CLASSES):
         yield "tokenizer_class", f"{class_name} does not split texts as BERT's tokenizer does"
-    parts: list[tuple[Mapping, dict]] = [(files[TOKENIZER_CONFIG], {})]
+    expected = {"strip_accents": lowercase, "clean_text": True, "handle_chinese_chars": True}
+    parts = [files[TOKENIZER_CONFIG]]  # values that may contain the names in `expected`
     if tokenizer := files[TOKENIZER_JSON]:
         if tokenizer["model"]["vocab"] != vocabulary.ids:
             yield VOCAB_TXT, f"{VOCAB_TXT} and {TOKENIZER_JSON} have different tokens; remove one"
@@ -215,20 +235,20 @@ def _wordpiece_problems(
             values = tokenizer.get(part) or {}
             if values.get("type") != kind:
                 yield part, f"{TOKENIZER_JSON}: {part} is {values.get('type')}; expected {kind}"
-            parts.append((values, {"clean_text": True, "handle_chinese_chars": True}))
-    for values, expected in parts:
-        for name, value in {**expected, "strip_accents": lowercase}.items():
+            parts.append(values)
+    for values in parts:
+        for name, value in expected.items():
             if values.get(name) not in (None, value):
                 yield name, f"{name} of the tokenizer is {values[name]}; expected {value}"
 
 
 def _token_problems(
     files: Mapping[str, Mapping], added: Mapping[str, Mapping], vocabulary: Vocabulary
-) -> Iterator[tuple[str, str]]:
-    """Yields (name for `ignore`, problem) for fields and added tokens that make other tokens."""
+) -> Iterator[Problem]:
+    """Yields the fields and added tokens with which texts get other tokens than ours."""
     specials, ids = vocabulary.specials.tokens, vocabulary.ids
     roles = dict(zip(SPECIAL_ROLES, specials, strict=True))
-    for name, expected in (FIXED_TOKENIZER_FIELDS | roles).items():
+    for name, expected in (FIXED_FIELDS | roles).items():
         for value in (values.get(name) for values in files.values()):
             value = value["content"] if isinstance(value, dict) and "content" in value else value
             if value not in (None, expected):
@@ -236,33 +256,37 @@ def _token_problems(
     for token, each in added.items():
         if "id" in each and ids.get(token, each["id"]) != each["id"]:
             yield token, f"the added token {token} has the id {ids[token]}, not {each['id']}"
-    whole = [token for token in added if "id" in added[token] or token in ids]
-    if (whole := sorted({*whole} - {*specials})) and not vocabulary.rules:
-        names = listed(whole, most=3, mark=", ")
-        yield "added_tokens", f"transformers never divides the tokens {names}; bert-keras does"
+    if not vocabulary.rules:  # WordPiece
+        undivided = {token for token in added if "id" in added[token] or token in ids}
+        if undivided := sorted(undivided - {*specials}):
+            names = listed(undivided, most=3, mark=", ")
+            yield "added_tokens", f"transformers never divides the tokens {names}; bert-keras does"
 
 
 def _packing_problems(
     files: Mapping[str, Mapping], class_name: str | None, vocabulary: Vocabulary, has_segments: bool
-) -> Iterator[tuple[str, str]]:
-    """Yields (name for `ignore`, problem) if the special tokens or segment ids of a row differ."""
+) -> Iterator[Problem]:
+    """Yields a problem if a packed row has other special tokens or segment ids than ours."""
     input_names = files[TOKENIZER_CONFIG].get("model_input_names")
     if input_names and has_segments and "token_type_ids" not in input_names:
         yield "model_input_names", f"{TOKENIZER_CONFIG} gives the model no token_type_ids"
     processor = files[TOKENIZER_JSON].get("post_processor")
-    if processor or (files[TOKENIZER_JSON] and class_name in GENERIC_CLASSES):  # BERT's need none
-        model = {"type": "WordLevel", "vocab": {"a": 0, "b": 1}, "unk_token": "a"}
-        source = json.dumps({"version": "1.0", "post_processor": processor, "model": model})
-        _, _, cls, sep, _ = vocabulary.specials.tokens
-        packed = f"{cls} A {sep * vocabulary.specials.num_separators} B {sep}"
-        for second, ids in ((None, None), ("b", [[1]])):
-            theirs = Tokenizer.from_str(source).encode("a", second)
-            ours = pack([[0]], ids, vocabulary=vocabulary, max_length=9)
-            input_ids, _, segment_ids = (array[0].tolist() for array in ours.values())
-            if theirs.ids != input_ids or (has_segments and theirs.type_ids != segment_ids):
-                problem = f"{TOKENIZER_JSON} adds other special tokens or segment ids than {packed}"
-                yield "post_processor", problem
-                return
+    is_generic = bool(files[TOKENIZER_JSON]) and class_name in GENERIC_CLASSES
+    if not processor and not is_generic:  # BERT's own classes need no post_processor
+        return
+    # Packs "a", and "a" with "b", by their post_processor and by our `pack`, and compares.
+    model = {"type": "WordLevel", "vocab": {"a": 0, "b": 1}, "unk_token": "a"}
+    source = json.dumps({"version": "1.0", "post_processor": processor, "model": model})
+    for second, second_ids in ((None, None), ("b", [[1]])):
+        theirs = Tokenizer.from_str(source).encode("a", second)
+        ours = pack([[0]], second_ids, vocabulary=vocabulary, max_length=9)
+        input_ids, _, segment_ids = (array[0].tolist() for array in ours.values())
+        if theirs.ids != input_ids or (has_segments and theirs.type_ids != segment_ids):
+            _, _, cls, sep, _ = vocabulary.specials.tokens
+            packed = f"{cls} A {sep * vocabulary.specials.num_separators} B {sep}"
+            problem = f"{TOKENIZER_JSON} adds other special tokens or segment ids than {packed}"
+            yield "post_processor", problem
+            return
 
 
 def sentence_settings(folder: Path) -> dict[str, Any]:
@@ -287,11 +311,7 @@ def write_tokenizer(
         write_json(folder / TOKENIZER_CONFIG, settings)
         return (MASK_NOTE,)
     vocabulary.save(folder / VOCAB_TXT)
-    tokenizer = Tokenizer(
-        WordPiece(vocabulary.ids, unk_token="[UNK]", max_input_chars_per_word=MAX_WORD_CHARACTERS)
-    )
-    tokenizer.normalizer = normalizer(lowercase=metadata.lowercase)
-    tokenizer.pre_tokenizer = BertPreTokenizer()
+    tokenizer = wordpiece(vocabulary, lowercase=metadata.lowercase)
     tokenizer.decoder = decoders.WordPiece(prefix="##")
     tokenizer.post_processor = TemplateProcessing(
         single="[CLS]:0 $A:0 [SEP]:0",
