@@ -19,7 +19,6 @@ from tqdm import tqdm
 
 from bert_keras.checkpoints.checkpoint import require_vocabulary
 from bert_keras.config import ModelMetadata
-from bert_keras.data.record_file import PREDICTION_FEATURES
 from bert_keras.errors import InputError, check_count, check_least
 from bert_keras.exporting import servable
 from bert_keras.exporting.servable import TEXT_SIGNATURE, Signature, input_specs
@@ -38,6 +37,7 @@ _LIBRARIES = ("bert-keras", "tensorflow", "tensorflow-text", "keras")
 # Largest allowed difference, relative to the larger of 1 and the expected value. A graph adds
 # numbers in another order than eager ops: 6e-6 was measured for a trained model with six layers.
 _TOLERANCE = 1e-4
+# A text with many kinds of characters, which the graph must tokenize as in training
 _MIXED = "Café [MASK] İSTANBUL ß ﬁ ΟΔΟΣ 東京 한국 a\u200bb Cafe\u0301 \x00\ufffd 😀\tend\n"
 # One instance, by name of the input: the request that `bert-keras export` prints
 _EXAMPLE: dict[str, Any] = {
@@ -70,6 +70,9 @@ def export_plan(
     """Returns how a model is exported.
 
     Args:
+        metadata: The metadata of the model.
+        tokenizer: The tokenizer of the model.
+        path: The version folder that will be written.
         source: What error messages call the model.
         max_length: The most tokens of a row; None for the length in the metadata.
         num_texts: The number of texts of a classifier, 1 or 2; None for the number in the metadata.
@@ -126,13 +129,16 @@ def write_version(
 ) -> Path:
     """Writes a float32 model as a version folder and verifies it.
 
-    The folder appears after these checks: the graph has the tokens of training; a fresh process
-    loads each format as a server does; there, the outputs of `tensors` are those of the Keras
-    model, and other signatures have the outputs that they have here (not checked in 8 bits);
-    all warm-up requests succeed.
+    The folder appears only if these checks succeed. The graph must tokenize as in training. A fresh
+    process loads each format as a server does, and all sample and warm-up requests must succeed
+    there. The outputs of `tensors` must be the outputs of the Keras model, and the other signatures
+    must have the same outputs as in this process; neither is checked in 8 bits.
 
     Args:
+        model: The model.
+        plan: How it is exported.
         folder: The version folder, which must not exist yet.
+        formats: Names in `FORMATS`.
         is_int8: Whether the LiteRT model computes in 8 bits.
 
     Raises:
@@ -166,31 +172,32 @@ def write_version(
         signatures["tensors"] = servable.checked_tensors(
             signatures["tensors"], config=model.config, cls_id=vocabulary.cls_id
         )
-        long = " ".join(f"Anna {n} met Bob {n * n} in Lyon." for n in range(max_length // 2 + 1))
-        texts = [_EXAMPLE["text"], "", _MIXED, long]
-        tokens = TextToInputs.tokens(reader, tf.constant(texts)).to_list()
-        for text, in_graph, ids in zip(texts, tokens, tokenizer.ids_batch(texts), strict=True):
-            if in_graph != ids:
+        sentences = (f"Anna {n} met Bob {n * n} in Lyon." for n in range(max_length // 2 + 1))
+        texts = [_EXAMPLE["text"], "", _MIXED, " ".join(sentences)]
+        ids_in_graph = TextToInputs.tokens(reader, tf.constant(texts)).to_list()
+        for text, found, ids in zip(texts, ids_in_graph, tokenizer.ids_batch(texts), strict=True):
+            if found != ids:
                 raise RuntimeError(f"the graph tokenizes {text[:99]!r} differently from training")
+        samples = _requests(signatures, texts, tokenizer=tokenizer, max_length=max_length)
         # A long text would warm up little more: after a short one, the first two of 452 tokens take
         # 0.92 s, and the next 0.85 s (BERT-base).
-        samples, warmup = (
-            _requests(signatures, some, tokenizer=tokenizer, max_length=max_length)
-            for some in (texts, texts[:1])
-        )
+        warmup = _requests(signatures, texts[:1], tokenizer=tokenizer, max_length=max_length)
         expected = [] if is_int8 else _expected(samples, signatures, from_tensors)
         bar.update()
         instance = {name: _EXAMPLE[name] for name in text_inputs}
         if "masked_lm_positions" in input_specs(signatures["tensors"]):
             instance["text"] = "A short [MASK] by Anna Lee."
-        example = {"signature": TEXT_SIGNATURE, "inputs": {k: [v] for k, v in instance.items()}}
+        example_inputs = {name: [value] for name, value in instance.items()}
+        example = {"signature": TEXT_SIGNATURE, "inputs": example_inputs}
         stored = {
             "card": plan.metadata.to_dict(),
             "versions": {name: version(name) for name in _LIBRARIES},
             "example": {"instance": instance},
         }
         outputs: list[dict] = []
-        for format in filter(formats.__contains__, FORMATS):
+        for format in FORMATS:
+            if format not in formats:
+                continue
             requests = [*samples, example]
             if format == "litert":
                 stored["signatures"] = signature_definitions(signatures)
@@ -206,7 +213,7 @@ def write_version(
                 module.text_to_inputs = reader
                 tf.saved_model.save(module, os.fspath(partial_folder), signatures=signatures)
                 write_warmup(partial_folder, warmup, name=folder.resolve().parent.name)
-                requests[-1:-1] = warmup
+                requests = [*samples, *warmup, example]
             outputs = run_in_fresh_process(partial_folder, requests, format=format)
             check_outputs(outputs, samples, expected)
             bar.update()
@@ -278,25 +285,28 @@ def _requests(
     tokenizer: TextTokenizer,
     max_length: int,
 ) -> list[dict]:
-    """Creates a request of some texts for each signature, in the form of exporting/verify.py."""
-    ids = tokenizer.ids_batch(texts)
-    pairs = [ids, [*ids[1:], *ids[:1]]][: len(input_specs(signatures[TEXT_SIGNATURE]))]
-    tensors = pack(*pairs, vocabulary=tokenizer.vocabulary, max_length=max_length)
-    tensors[PREDICTION_FEATURES[0]] = np.ones([len(texts), 1], np.int32)  # masked_lm_positions
-
-    def column(name: str, number: int, rank: int) -> Any:
-        if name in tensors:  # two rows are the choices of an instance
-            rows = tensors[name]
-            return rows if rank == 2 else np.stack([rows, np.roll(rows, 1, axis=0)], axis=1)
-        turned = [*texts[number:], *texts[:number]]
-        choices = zip(turned, texts, strict=True)
-        return turned if rank == 1 else [[*each] for each in choices]
-
+    """Creates a request of N texts for each signature, in the form of `run_in_fresh_process`."""
+    first_ids = tokenizer.ids_batch(texts)
+    second_ids = [*first_ids[1:], *first_ids[:1]]
+    has_pairs = len(input_specs(signatures[TEXT_SIGNATURE])) == 2
+    ids = [first_ids, second_ids] if has_pairs else [first_ids]
+    tensors = pack(*ids, vocabulary=tokenizer.vocabulary, max_length=max_length)
+    tensors["masked_lm_positions"] = np.ones([len(texts), 1], np.int32)
     requests = []
-    for name, signature in signatures.items():
-        specs = enumerate(input_specs(signature).items())
-        inputs = {each: column(each, number, spec.shape.rank) for number, (each, spec) in specs}
-        requests.append({"signature": name, "inputs": inputs})
+    for signature_name, signature in signatures.items():
+        inputs: dict[str, Any] = {}
+        for number, (name, spec) in enumerate(input_specs(signature).items()):
+            rotated_texts = [*texts[number:], *texts[:number]]  # each input has a different order
+            has_choices = spec.shape.rank == (3 if name in tensors else 2)  # two for each instance
+            if name in tensors:
+                rows = tensors[name]
+                next_rows = np.roll(rows, 1, axis=0)
+                inputs[name] = np.stack([rows, next_rows], axis=1) if has_choices else rows
+            elif has_choices:
+                inputs[name] = [[*pair] for pair in zip(rotated_texts, texts, strict=True)]
+            else:
+                inputs[name] = rotated_texts
+        requests.append({"signature": signature_name, "inputs": inputs})
     return requests
 
 
@@ -318,7 +328,7 @@ def write_warmup(folder: str | os.PathLike, requests: Sequence[dict], *, name: s
 def _expected(
     samples: Sequence[dict], signatures: Mapping[str, Signature], from_tensors: Callable
 ) -> list[dict[str, np.ndarray]]:
-    """Returns the outputs of requests in this process: those of `tensors` by the Keras model."""
+    """Returns the outputs of requests in this process; the Keras model computes `tensors`."""
 
     def outputs_of(signature: str, inputs: Mapping) -> Mapping:
         function = from_tensors if signature == "tensors" else signatures[signature]
@@ -336,7 +346,7 @@ def _expected(
 def check_outputs(
     outputs: Sequence[Mapping], samples: Sequence[dict], expected: Sequence[Mapping]
 ) -> None:
-    """Raises RuntimeError unless outputs, nested lists, are those expected, up to `_TOLERANCE`."""
+    """Raises RuntimeError if an output, a nested list, differs by more than `_TOLERANCE`."""
     for sample, served, arrays in zip(samples, outputs, expected, strict=False):
         for name, values in arrays.items():
             array = np.array(served[name], values.dtype)

@@ -87,10 +87,9 @@ def text_servable(
 def checked_tensors(tensors: Signature, *, config: BertConfig, cls_id: int) -> Signature:
     """Makes the signature `tensors` refuse impossible rows and mask the padding of TF Serving.
 
-    With `pad_variable_length_inputs`, TF Serving pads each tensor of a row with the row's first
-    value: `input_ids` with [CLS] and `input_mask` with 1
-    (tensorflow_serving/batching/batching_util.cc).
-    `tensors` therefore sets `input_mask` to 0 for all [CLS] tokens at the end of a row.
+    With `pad_variable_length_inputs`, TF Serving pads each tensor of a row with the first value of
+    the row: `input_ids` with [CLS] and `input_mask` with 1 (batching_util.cc). `tensors` therefore
+    sets `input_mask` to 0 for all [CLS] tokens at the end of a row.
     """
 
     def from_tensors(**inputs):

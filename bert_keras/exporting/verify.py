@@ -12,7 +12,6 @@ from typing import Any
 import numpy as np
 
 from bert_keras.files import StrPath
-from bert_keras.serving.model import ServedModel
 from bert_keras.serving.versions import open_model
 
 
@@ -41,18 +40,17 @@ def run_requests(
     folder: StrPath, requests: Sequence[dict], *, format: str | None = None
 ) -> list[dict]:
     """Does the same as `run_in_fresh_process` in this process."""
+    encode = np.vectorize(str.encode, otypes=[object])
+    outputs = []
     with contextlib.closing(open_model(Path(folder), format=format)) as model:
-        outputs = [_outputs(model, each["signature"], each["inputs"]) for each in requests]
-    return [{name: array.tolist() for name, array in to_arrays(each).items()} for each in outputs]
-
-
-def _outputs(model: ServedModel, signature: str, inputs: Mapping[str, Any]) -> dict:
-    arrays = {}
-    for name, values in inputs.items():
-        is_text = model.inputs[signature][name] == "string"
-        array = np.array(values, object if is_text else np.int32)
-        arrays[name] = np.vectorize(str.encode, otypes=[object])(array) if is_text else array
-    return model.predict(signature, arrays)
+        for request in requests:
+            types = model.inputs[request["signature"]]
+            arrays = {
+                name: encode(values) if types[name] == "string" else np.array(values, np.int32)
+                for name, values in request["inputs"].items()
+            }
+            outputs.append(to_arrays(model.predict(request["signature"], arrays)))
+    return [{name: array.tolist() for name, array in each.items()} for each in outputs]
 
 
 def to_arrays(outputs: Mapping[str, Any]) -> dict[str, np.ndarray]:

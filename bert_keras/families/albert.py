@@ -42,13 +42,15 @@ FAMILY = Family(
         "encoder/embeddings/projection": ".encoder.embedding_hidden_mapping_in",
         **block_names(
             ".encoder.albert_layer_groups.{}.albert_layers.0.",
-            *("attention.query", "attention.key", "attention.value", "attention.dense"),
-            *("attention.LayerNorm", "ffn", "ffn_output", "full_layer_layer_norm"),
+            "attention.query attention.key attention.value attention.dense attention.LayerNorm "
+            "ffn ffn_output full_layer_layer_norm",
         ),
         "encoder/pooler": ".pooler",
         **masked_lm_names(
-            *("predictions.dense", "predictions.LayerNorm"),
-            *("predictions.decoder", "predictions.bias"),
+            transform="predictions.dense",
+            norm="predictions.LayerNorm",
+            decoder="predictions.decoder",
+            bias="predictions.bias",
         ),
         "next_sentence/dense": "sop_classifier.classifier",
     },

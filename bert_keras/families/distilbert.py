@@ -21,8 +21,8 @@ FAMILY = Family(
         "encoder/embeddings/segment": "",
         **block_names(
             ".transformer.layer.{}.",
-            *("attention.q_lin", "attention.k_lin", "attention.v_lin", "attention.out_lin"),
-            *("sa_layer_norm", "ffn.lin1", "ffn.lin2", "output_layer_norm"),
+            "attention.q_lin attention.k_lin attention.v_lin attention.out_lin sa_layer_norm "
+            "ffn.lin1 ffn.lin2 output_layer_norm",
         ),
         "encoder/pooler": "pre_classifier",  # belongs to the classifier, with ReLU
         **masked_lm_names("vocab_transform", "vocab_layer_norm", "vocab_projector"),

@@ -32,7 +32,9 @@ FAMILY = Family(
         "encoder/embeddings/projection": ".embeddings_project",
         "encoder/pooler": "",
         **masked_lm_names(
-            *("generator_predictions.dense", "generator_predictions.LayerNorm"), "generator_lm_head"
+            transform="generator_predictions.dense",
+            norm="generator_predictions.LayerNorm",
+            decoder="generator_lm_head",
         ),
         "next_sentence/dense": "",
         "replaced_token/transform": "discriminator_predictions.dense",

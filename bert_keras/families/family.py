@@ -10,34 +10,40 @@ from bert_keras.text.vocab import BERT_SPECIALS, Specials, Vocabulary
 # Fields of BertConfig that are 0 in some families and above 0 in others.
 OPTIONAL_SIZES = ("num_segments", "embedding_size")
 # The other fields of BertConfig that distinguish families, with BERT's values.
-BERT_TRAITS = {
-    name: getattr(BertConfig, name)
-    for name in (
-        *("shares_layers", "position_offset", "pooler_activation", "is_causal", "norm_position"),
-        *("position_kind", "is_gated", "has_biases", "ties_decoder", "local_window"),
-        *("has_head_norm", "pooling"),
-    )
-}
+_TRAIT_NAMES = (
+    "shares_layers position_offset pooler_activation is_causal norm_position position_kind "
+    "is_gated has_biases ties_decoder local_window has_head_norm pooling"
+)
+BERT_TRAITS = {name: getattr(BertConfig, name) for name in _TRAIT_NAMES.split()}
 
-
-# The layers of a block in the order of `block_names`.
+# The layers of a block, in the order in which `block_names` takes their names in transformers.
 _BLOCK_LAYERS = (
-    *("attention/query", "attention/key", "attention/value", "attention/output", "attention_norm"),
-    *("feed_forward/intermediate", "feed_forward/output", "feed_forward_norm"),
+    "attention/query attention/key attention/value attention/output attention_norm "
+    "feed_forward/intermediate feed_forward/output feed_forward_norm"
 )
 
 
-def block_names(prefix: str, *names: str) -> dict[str, str]:
-    """Maps our names of a block's layers to weight names; `{}` is the index of the block."""
-    pairs = zip(_BLOCK_LAYERS, names, strict=True)
+def block_names(prefix: str, names: str) -> dict[str, str]:
+    """Maps our names of a block's layers to `prefix` and a name; `{}` is the index of the block."""
+    pairs = zip(_BLOCK_LAYERS.split(), names.split(), strict=True)
     return {f"encoder/layer_{{}}/{ours}": f"{prefix}{theirs}" for ours, theirs in pairs}
 
 
 def masked_lm_names(transform: str, norm: str, decoder: str, bias: str = "") -> dict[str, str]:
-    """Maps our names of the masked-LM head to weight names; `bias` is by default `decoder`.bias."""
-    names = {"transform": transform, "norm": norm, "decoder": f"{decoder}.weight"}
-    names["output_bias"] = bias or f"{decoder}.bias"
-    return {f"masked_lm/{ours}": theirs for ours, theirs in names.items()}
+    """Maps our names of the masked-LM head's parts to names in transformers.
+
+    Args:
+        transform: The name of the dense layer.
+        norm: The name of the LayerNorm.
+        decoder: The name of the last dense layer, without ".weight".
+        bias: The name of its bias; "" means `decoder`.bias.
+    """
+    return {
+        "masked_lm/transform": transform,
+        "masked_lm/norm": norm,
+        "masked_lm/decoder": f"{decoder}.weight",
+        "masked_lm/output_bias": bias or f"{decoder}.bias",
+    }
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -105,9 +111,10 @@ class Family:
         if self.has_optional_projection and config.embedding_size == config.hidden_size:
             return False
         traits = {**BERT_TRAITS, **self.traits}
-        has_traits = {name: getattr(config, name) == value for name, value in traits.items()}
-        has_traits |= {n: (getattr(config, n) > 0) == (n in self.sizes) for n in OPTIONAL_SIZES}
-        return all(is_equal or name in self.options for name, is_equal in has_traits.items())
+        has_trait = {name: getattr(config, name) == value for name, value in traits.items()}
+        for name in OPTIONAL_SIZES:
+            has_trait[name] = (getattr(config, name) > 0) == (name in self.sizes)
+        return all(is_equal or name in self.options for name, is_equal in has_trait.items())
 
     @property
     def has_optional_projection(self) -> bool:

@@ -122,8 +122,7 @@ FAMILY = Family(
         # Wqkv has the matrices of query, key and value one below the other.
         **block_names(
             ".layers.{}.",
-            *("attn.Wqkv", "attn.Wqkv", "attn.Wqkv", "attn.Wo", "attn_norm"),
-            *("mlp.Wi", "mlp.Wo", "mlp_norm"),
+            "attn.Wqkv attn.Wqkv attn.Wqkv attn.Wo attn_norm mlp.Wi mlp.Wo mlp_norm",
         ),
         "encoder/final_norm": ".final_norm",
         **masked_lm_names("head.dense", "head.norm", "decoder"),

@@ -1,4 +1,4 @@
-"""Self-attention, its biases and rotary positions; `bert_keras.layers` explains shape suffixes."""
+"""Self-attention, its biases and rotary positions; `bert_keras.layers` lists the shape suffixes."""
 
 import math
 from typing import Any, NamedTuple
@@ -10,26 +10,26 @@ from keras import ops
 from bert_keras.layers import Tensor
 from bert_keras.layers.primitives import IS_JAX, PADDING_SCORE, BertLayer, Dropout, softmax
 
-# Must be far below PADDING_SCORE: a query whose window holds only padding then attends only within
-# its window, so BlockPattern and FullPattern give equal results.
+# Bias of tokens outside of the window of local attention. It is far below PADDING_SCORE, so that a
+# query whose window has only padding attends to this padding, in BlockPattern as in FullPattern.
 FAR_SCORE = 2 * PADDING_SCORE
 OUTSIDE_ID = -1  # sequence id of the positions before and after a row
-LEAST_BLOCK = 32  # tokens; smaller matrix products are slow
+LEAST_BLOCK = 32  # tokens in a block of local attention; smaller matrix products are slow
 
 
 class UnpaddedTokens(NamedTuple):
-    """The places of a batch's X tokens among its B x T positions; the others are padding."""
+    """Where the X tokens of a batch are among its B x T positions; the others are padding."""
 
-    positions: Any  # int [X]: the position of each token
-    token_index: Any  # int [B x T]: the token at each position; padding repeats the previous one
+    positions: Any  # int [X]: the position of each token, to remove padding
+    token_index: Any  # int [B x T]: the token at each position; padding repeats the previous token
 
 
 class AttentionPattern(NamedTuple):
-    """Which tokens attend to which, and their positions; its class selects the algorithm."""
+    """Which tokens attend to which tokens. The subclass selects how attention is computed."""
 
-    bias: Any  # added to the scores; its shape depends on the class
+    bias: Any  # added to the scores; each subclass states the shape
     rotation: Any = None  # the result of `compute_rotation`, or None if positions are learned
-    tokens: UnpaddedTokens | None = None  # set if padding was removed from the hidden states
+    tokens: UnpaddedTokens | None = None  # set if the hidden states have no padding
 
 
 class FullPattern(AttentionPattern):
@@ -37,132 +37,161 @@ class FullPattern(AttentionPattern):
 
 
 class BlockPattern(AttentionPattern):
-    """Local attention in M blocks of Q tokens, with the bias of `block_bias`, [M, B, 1, Q, 3 x Q].
+    """Local attention in M blocks of Q tokens. The bias of `block_bias` is [M, B, 1, Q, 3 x Q].
 
-    Each block attends only to itself and its two neighbours, so that time and memory grow with T
-    and not with its square.
+    A block attends to itself and its two neighbours, so time and memory grow with T, not with T^2.
     """
 
 
 class KernelPattern(AttentionPattern):
-    """Training with `jax_kernels`, which returns no probabilities. The bias is [B, T]."""
+    """Training with the kernels of `jax_kernels`, without probabilities. The bias is [B, T]."""
 
 
 def find_tokens(input_mask_BT: Tensor) -> UnpaddedTokens:
-    """Finds a batch's tokens; the first position counts as one, so that every row has a state."""
+    """Finds the tokens of a batch. The first position of a row is a token even if it is masked."""
     is_first_T = ops.arange(ops.shape(input_mask_BT)[1]) == 0
-    is_token = ops.reshape(ops.logical_or(input_mask_BT > 0, is_first_T), (-1,))
+    is_token_BT = ops.logical_or(input_mask_BT > 0, is_first_T)
+    is_token = ops.reshape(is_token_BT, (-1,))
     (positions,) = ops.nonzero(is_token)
     return UnpaddedTokens(positions, ops.cumsum(ops.cast(is_token, "int32")) - 1)
 
 
 def padding_bias(input_mask_BT: Tensor, *, dtype: str):
     """Returns the bias [B, 1, 1, T] that excludes padding, where the mask [B, T] is 0."""
-    return (1.0 - ops.expand_dims(ops.cast(input_mask_BT, dtype), (1, 2))) * PADDING_SCORE
+    mask_B11T = ops.expand_dims(ops.cast(input_mask_BT, dtype), (1, 2))
+    return (1.0 - mask_B11T) * PADDING_SCORE
 
 
 def packed_bias(sequence_ids_BT: Tensor, *, dtype: str):
     """Returns the bias [B, 1, T, T] with which tokens attend only within their own sequence.
 
-    Ids start at 1; padding is 0 and attends to padding, so that no softmax row is fully excluded.
+    Ids start at 1. Padding has the id 0 and attends to padding, so that each token attends to some.
     """
-    is_same = ops.equal(sequence_ids_BT[:, None, :, None], sequence_ids_BT[:, None, None, :])
-    return (1.0 - ops.cast(is_same, dtype)) * PADDING_SCORE
+    queries_B1T1, keys_B11T = sequence_ids_BT[:, None, :, None], sequence_ids_BT[:, None, None, :]
+    is_same_B1TT = ops.equal(queries_B1T1, keys_B11T)
+    return (1.0 - ops.cast(is_same_B1TT, dtype)) * PADDING_SCORE
 
 
 def causal_bias(length: Any, *, dtype: str):
-    """Returns the bias [1, 1, T, T] with which a token attends to itself and to earlier ones."""
+    """Returns the bias [1, 1, T, T] with which a token attends to itself and to earlier tokens."""
     is_later_TT = ops.less(ops.arange(length)[:, None], ops.arange(length))
     return ops.expand_dims(ops.cast(is_later_TT, dtype), (0, 1)) * PADDING_SCORE
 
 
 def window_bias(length: Any, *, window: int, dtype: str):
-    """Returns the bias [1, 1, T, T] that excludes tokens over `window` / 2 tokens away."""
-    is_far_TT = ops.abs(ops.arange(length)[:, None] - ops.arange(length)) > window // 2
+    """Returns the bias [1, 1, T, T] that excludes tokens more than `window` / 2 positions away."""
+    distance_TT = ops.abs(ops.arange(length)[:, None] - ops.arange(length))
+    is_far_TT = distance_TT > window // 2
     return ops.expand_dims(ops.cast(is_far_TT, dtype), (0, 1)) * FAR_SCORE
 
 
 def block_bias(ids_BT: Tensor, *, window: int, is_packed: bool, is_causal: bool, dtype: str):
     """Returns the bias [M, B, 1, Q, 3 x Q] of local attention in blocks.
 
-    A pair of tokens has the same bias as in a FullPattern: the sum of `window_bias`, of
+    The bias of two tokens is the same as in a FullPattern: the sum of `window_bias`, of
     `padding_bias` or `packed_bias`, and of `causal_bias` if `is_causal`.
 
     Args:
         ids_BT: The sequence ids if `is_packed`, otherwise the input mask.
+        window: The window of local attention, in tokens.
         is_packed: Whether a row may have several sequences.
+        is_causal: Whether tokens attend only to themselves and to earlier tokens.
+        dtype: The dtype of the bias.
     """
-    length, size = ops.shape(ids_BT)[1], max(window // 2, LEAST_BLOCK)
-    size = min(size, length) if isinstance(length, int) else ops.minimum(size, length)
-    count = (length + size - 1) // size
-    ids_BT11 = ops.expand_dims(ops.cast(ids_BT, "int32"), (2, 3))
-    queries = ops.squeeze(split_blocks(ids_BT11, size, count, pad_value=OUTSIDE_ID), axis=2)
-    keys = split_blocks_with_neighbours(ids_BT11, size, count, pad_value=OUTSIDE_ID)
-    keys = ops.swapaxes(ops.squeeze(keys, axis=2), 2, 3)  # [M, B, 1, 3 x Q]; queries [M, B, Q, 1]
-    is_allowed = ops.equal(queries, keys) if is_packed else keys > 0
-    bias = (1.0 - ops.cast(is_allowed, dtype)) * PADDING_SCORE
-    key_positions, positions = ops.arange(3 * size) - size, ops.arange(size)[:, None]
-    bias = bias + ops.cast(ops.abs(positions - key_positions) > window // 2, dtype) * FAR_SCORE
-    bias = bias + ops.cast(ops.equal(keys, OUTSIDE_ID), dtype) * FAR_SCORE
+    length, block_size = ops.shape(ids_BT)[1], max(window // 2, LEAST_BLOCK)
+    minimum = min if isinstance(length, int) else ops.minimum
+    block_size = minimum(block_size, length)
+    num_blocks = (length + block_size - 1) // block_size
+    ids_BT11 = ops.expand_dims(ops.cast(ids_BT, "int32"), (2, 3))  # as one head of size 1
+    query_ids = split_blocks(ids_BT11, block_size, num_blocks, pad_value=OUTSIDE_ID)
+    query_ids_MBQ1 = ops.squeeze(query_ids, axis=2)
+    key_ids = split_blocks_with_neighbours(ids_BT11, block_size, num_blocks, pad_value=OUTSIDE_ID)
+    key_ids = ops.swapaxes(ops.squeeze(key_ids, axis=2), 2, 3)  # [M, B, 1, 3 x Q]
+    is_allowed = ops.equal(query_ids_MBQ1, key_ids) if is_packed else key_ids > 0
+    bias = (1.0 - ops.cast(is_allowed, dtype)) * PADDING_SCORE  # [M, B, 1 or Q, 3 x Q]
+    # Positions count from the first query of a block; its keys begin one block before.
+    query_positions_Q1 = ops.arange(block_size)[:, None]
+    key_positions = ops.arange(3 * block_size) - block_size
+    is_far = ops.abs(query_positions_Q1 - key_positions) > window // 2
+    bias = bias + ops.cast(is_far, dtype) * FAR_SCORE
+    bias = bias + ops.cast(ops.equal(key_ids, OUTSIDE_ID), dtype) * FAR_SCORE
     if is_causal:
-        bias = bias + ops.cast(positions < key_positions, dtype) * PADDING_SCORE
+        bias = bias + ops.cast(query_positions_Q1 < key_positions, dtype) * PADDING_SCORE
     return ops.expand_dims(bias, 2)
 
 
-def split_blocks(x_BTNH: Tensor, size: Any, count: Any, *, pad_value: int = 0):
-    """Divides T positions, padded at the end, into `count` blocks of `size`: [M, B, N, Q, H].
+def split_blocks(x_BTNH: Tensor, block_size: Any, num_blocks: Any, *, pad_value: int = 0):
+    """Divides the T positions of each row into M blocks of Q positions: [M, B, N, Q, H].
 
     Blocks are the first axis, because TensorFlow slices only the first axis without a copy.
+
+    Args:
+        x_BTNH: A value for each position and head.
+        block_size: Q, an integer or a scalar tensor.
+        num_blocks: M, an integer or a scalar tensor.
+        pad_value: The value of the positions that fill the last block.
     """
     batch, length, heads, head_size = ops.shape(x_BTNH)
-    padding = [[0, 0], [0, count * size - length], [0, 0], [0, 0]]
+    padding = [[0, 0], [0, num_blocks * block_size - length], [0, 0], [0, 0]]
     x_BTNH = ops.pad(x_BTNH, padding, constant_values=pad_value)
-    x_BMQNH = ops.reshape(x_BTNH, (batch, count, size, heads, head_size))
+    x_BMQNH = ops.reshape(x_BTNH, (batch, num_blocks, block_size, heads, head_size))
     return ops.transpose(x_BMQNH, (1, 0, 3, 2, 4))
 
 
-def split_blocks_with_neighbours(x_BTNH: Tensor, size: Any, count: Any, *, pad_value: int = 0):
-    """Same as `split_blocks`, but joins each block with its two neighbours: [M, B, N, 3 x Q, H]."""
-    x_BTNH = ops.pad(x_BTNH, [[0, 0], [size, 0], [0, 0], [0, 0]], constant_values=pad_value)
-    x_MBNQH = split_blocks(x_BTNH, size, count + 2, pad_value=pad_value)
-    return ops.concatenate([x_MBNQH[:-2], x_MBNQH[1:-1], x_MBNQH[2:]], axis=3)
+def split_blocks_with_neighbours(
+    x_BTNH: Tensor, block_size: Any, num_blocks: Any, *, pad_value: int = 0
+):
+    """Same as `split_blocks`, but joins each block with its two neighbours: [M, B, N, 3 x Q, H].
+
+    Args:
+        x_BTNH, block_size, num_blocks, pad_value: As in `split_blocks`.
+    """
+    padding = [[0, 0], [block_size, 0], [0, 0], [0, 0]]
+    x_BTNH = ops.pad(x_BTNH, padding, constant_values=pad_value)
+    blocks_MBNQH = split_blocks(x_BTNH, block_size, num_blocks + 2, pad_value=pad_value)
+    before, own, after = blocks_MBNQH[:-2], blocks_MBNQH[1:-1], blocks_MBNQH[2:]
+    return ops.concatenate([before, own, after], axis=3)
 
 
 def compute_rotation(positions: Any, *, head_size: int, base: float):
-    """Returns the factors with which `rotate` rotates pairs at positions [T] or [B, T].
+    """Returns the factors with which `rotate` rotates heads at positions [T] or [B, T].
 
-    The angle of pair i of n = H / 2 at position p is p / base^(i/n) (Su et al. 2021). The factors
-    are float32 [T, 1, 2 x H] or [B, T, 1, 2 x H]: the cosines twice, the negated sines, the sines.
+    Rotary positions (Su et al. 2021) rotate n = H / 2 pairs of values. The angle of pair i at
+    position p is p / base^(i/n). The factors are float32 [T, 1, 2 x H] or [B, T, 1, 2 x H]: the
+    cosines twice, the negated sines and the sines, n values each.
     """
-    half = head_size // 2
-    frequencies = (1.0 / base ** (np.arange(half, dtype="float32") / half)).astype("float32")
+    num_pairs = head_size // 2
+    exponents = np.arange(num_pairs, dtype="float32") / num_pairs
+    frequencies = (1.0 / base**exponents).astype("float32")
     angles = ops.expand_dims(ops.cast(positions, "float32"), (-2, -1)) * frequencies
     cosines, sines = ops.cos(angles), ops.sin(angles)
     return ops.concatenate([cosines, cosines, -sines, sines], axis=-1)
 
 
 def rotate(x_BTNH: Tensor, factors: Tensor):
-    """Rotates each pair (i, i + H/2) of the last axis, in float32 or wider."""
+    """Rotates each pair (i, i + H / 2) of the last axis, in float32 or wider."""
     x = ops.cast(x_BTNH, keras.backend.result_type(x_BTNH.dtype, "float32"))
     cosines, sines = ops.split(ops.cast(factors, x.dtype), 2, axis=-1)
     first, second = ops.split(x, 2, axis=-1)
-    return ops.cast(x * cosines + ops.concatenate([second, first], axis=-1) * sines, x_BTNH.dtype)
+    swapped = ops.concatenate([second, first], axis=-1)
+    return ops.cast(x * cosines + swapped * sines, x_BTNH.dtype)
 
 
 @keras.saving.register_keras_serializable(package="bert_keras")
 class SelfAttention(BertLayer):
     """Multi-head scaled dot-product attention (Vaswani et al. 2017, section 3.2.2).
 
-    The sum of scores and bias, the softmax and the probabilities are float32 or wider under every
-    dtype policy.
+    Under every dtype policy, the sum of scores and bias, the softmax and the probabilities are
+    float32 or wider.
 
     Args:
         num_heads: The number of attention heads, which divides D.
         dropout_rate: The dropout rate of the attention probabilities.
 
     Call arguments:
-        hidden: Hidden states [X, D]: of all B x T positions in row-major order, or only of the X
-            tokens of `pattern.tokens`.
+        hidden: Hidden states [X, D] of all B x T positions in row-major order, or, if
+            `pattern.tokens` is set, of these tokens only.
+        pattern: Which tokens attend to which tokens.
 
     Returns:
         The projected context [X, D] and the attention probabilities before dropout: [B, N, T, T],
@@ -210,38 +239,40 @@ class SelfAttention(BertLayer):
 
     def _swap_heads(self, x):
         """Transposes [B, T, N, H] to [B, N, T, H], and back."""
-        # TensorFlow on a CPU transposes floats, not doubles, by oneDNN: slow for few tokens.
+        # On a CPU, TensorFlow transposes float32 by oneDNN, which is slow for few tokens, and
+        # float64 by itself. So two float32 values are transposed as one float64 value.
         bits = int(keras.backend.standardize_dtype(x.dtype)[-2:])  # "float32" -> 32
-        can_view_as_double = x.shape[-1] * bits % 64 == 0  # whole doubles in a row of H values
+        can_view_as_double = x.shape[-1] * bits % 64 == 0
         is_on_cpu = not (IS_JAX or keras.distribution.list_devices("gpu"))
         if can_view_as_double and is_on_cpu and not self.only_basic_ops:
             return _swap_as_doubles(x)
         return ops.transpose(x, (0, 2, 1, 3))
 
     def _attend_in_blocks(self, hidden, pattern, *, training):
-        count, batch, _, size, _ = ops.shape(pattern.bias)
+        num_blocks, batch, _, block_size, _ = ops.shape(pattern.bias)
         if pattern.rotation is not None:
             length = ops.shape(pattern.rotation)[-3]  # of [T, 1, 2 x H] or [B, T, 1, 2 x H]
         else:
             per_position = hidden if pattern.tokens is None else pattern.tokens.token_index
-            # 1 avoids a division by zero for an empty batch.
-            num_rows = max(batch, 1) if isinstance(batch, int) else ops.maximum(batch, 1)
-            length = ops.shape(per_position)[0] // num_rows  # only its length is used, B x T
+            num_positions = ops.shape(per_position)[0]  # B x T
+            maximum = max if isinstance(batch, int) else ops.maximum
+            length = num_positions // maximum(batch, 1)  # the batch may be empty
         query_BTNH, key_BTNH, value_BTNH = self._project(hidden, (batch, length), pattern)
 
-        def merge(x_MBNQH):  # to [A, N, Q, H], of which oneDNN fuses scale, product and bias
+        def merge_blocks(x_MBNQH):  # with four dimensions, oneDNN fuses scale, product and bias
             return ops.reshape(x_MBNQH, (-1, *ops.shape(x_MBNQH)[2:]))
 
         context_ANQH, probabilities = self._attend(
-            merge(split_blocks(query_BTNH, size, count)),
-            merge(split_blocks_with_neighbours(key_BTNH, size, count)),
-            merge(split_blocks_with_neighbours(value_BTNH, size, count)),
-            merge(pattern.bias),
+            merge_blocks(split_blocks(query_BTNH, block_size, num_blocks)),
+            merge_blocks(split_blocks_with_neighbours(key_BTNH, block_size, num_blocks)),
+            merge_blocks(split_blocks_with_neighbours(value_BTNH, block_size, num_blocks)),
+            merge_blocks(pattern.bias),
             training=training,
         )
-        context_MBNQH = ops.reshape(context_ANQH, (count, batch, *ops.shape(context_ANQH)[1:]))
+        context_MBNQH = ops.reshape(context_ANQH, (num_blocks, batch, *ops.shape(context_ANQH)[1:]))
         context_BMQNH = ops.transpose(context_MBNQH, (1, 0, 3, 2, 4))
-        context_BTD = ops.reshape(context_BMQNH, (batch, count * size, hidden.shape[-1]))
+        padded_length = num_blocks * block_size
+        context_BTD = ops.reshape(context_BMQNH, (batch, padded_length, hidden.shape[-1]))
         return context_BTD[:, :length], probabilities
 
     def _attend_in_kernel(self, hidden, pattern):
@@ -253,15 +284,15 @@ class SelfAttention(BertLayer):
         context_BTNH = attention(query_BTNH, key_BTNH, value_BTNH, pattern.bias, random_key, rate)
         return self.output_dense(ops.reshape(context_BTNH, hidden.shape))
 
-    def _project(self, hidden, shape, pattern):
-        """Returns query, key and value [B, T, N, H]; `shape` is (B, T)."""
+    def _project(self, hidden, batch_and_length, pattern):
+        """Returns query, key and value [B, T, N, H]."""
         head_size = hidden.shape[-1] // self.num_heads
 
         def project(dense):
             x_XD = dense(hidden)
             if pattern.tokens is not None:
                 x_XD = ops.take(x_XD, pattern.tokens.token_index, axis=0)
-            return ops.reshape(x_XD, (*shape, self.num_heads, head_size))
+            return ops.reshape(x_XD, (*batch_and_length, self.num_heads, head_size))
 
         query, key, value = map(project, (self.query_dense, self.key_dense, self.value_dense))
         if pattern.rotation is None:
@@ -269,7 +300,7 @@ class SelfAttention(BertLayer):
         return rotate(query, pattern.rotation), rotate(key, pattern.rotation), value
 
     def _attend(self, query_BNTH, key_BNTH, value_BNTH, bias, *, training):
-        """Returns context and probabilities; in blocks, [A, N, Q, H] attends to [A, N, 3Q, H]."""
+        """Returns context and probabilities; in blocks, T is Q for queries and 3 x Q for keys."""
         precise = keras.backend.result_type(self.compute_dtype, "float32")
         # With the scale before the product, oneDNN fuses scale, product and bias.
         query_BNTH = query_BNTH * (1.0 / math.sqrt(query_BNTH.shape[-1]))
@@ -282,8 +313,8 @@ class SelfAttention(BertLayer):
 
 @ops.custom_gradient
 def _swap_as_doubles(x):
-    # Not as integers: TensorFlow tries oneDNN for them, too, with an error in the log.
+    # Not as int64: TensorFlow tries oneDNN for integers too, and logs an error.
     def swap(x):
         return ops.view(ops.transpose(ops.view(x, "float64"), (0, 2, 1, 3)), x.dtype)
 
-    return swap(x), swap  # a swap is its own inverse, and so its own gradient
+    return swap(x), swap  # the gradient of a transposition is the inverse one, here the same

@@ -20,12 +20,9 @@ class BertEmbeddings(BertLayer):
         max_positions: The rows of the position table, without `position_offset`.
         num_segments: The rows of the segment table; 0 for no segments.
         dropout_rate: The dropout rate of the sum.
-        layer_norm_epsilon: The number that LayerNorm adds to the variance.
-        initializer_stddev: The standard deviation of the initial tables and projection.
         embedding_size: The size E of the tables; 0 means D, without a projection.
         position_offset: The row of the first position in the position table.
         has_positions: Whether there is a position table; rotary positions need none.
-        has_biases: Whether LayerNorm and the projection have a bias.
 
     Call arguments:
         input_ids: Int [B, T].
@@ -92,7 +89,11 @@ class BertEmbeddings(BertLayer):
     def sum_tables(
         self, input_ids: Tensor, segment_ids: Tensor, position_ids: Tensor, *, training: bool
     ):
-        """Returns the output before the projection, [B, T, E]; see `call`."""
+        """Returns the output before the projection, [B, T, E].
+
+        Args:
+            input_ids, segment_ids, position_ids, training: As in a call of the layer.
+        """
         sum_BTE = ops.take(self.token_table, _to_integers(input_ids), axis=0)
         if self.has_positions:
             sum_BTE = sum_BTE + self._look_up_positions(input_ids, position_ids)

@@ -3,6 +3,9 @@
 They keep scores, probabilities and dropout masks in registers (Dao et al. 2022), and recompute them
 for the gradient. On a CPU, they run in Pallas' interpreter, which is for tests. Import this
 module only if `jax_ops.takes_kernels` returns True.
+
+A program of a kernel computes one block of rows; its arguments, the refs, are the blocks of arrays
+in memory. `lse` is the logarithm of the sum of the exponentials of a query's scores, in base 2.
 """
 
 import math

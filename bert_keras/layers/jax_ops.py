@@ -12,8 +12,9 @@ import keras
 import numpy as np
 from jax import Array, lax
 
-# Two multiplications and two shifts of "prospector32" (Wellons 2018), with a key before each.
-_STEP, _FIRST, _SECOND = np.uint32(0x9E3779B9), np.uint32(0x21F0AAAD), np.uint32(0x735A2D97)
+# Constants of a hash function for integers, "prospector32" (Wellons 2018): the factors of its two
+# multiplications, and the distance of two inputs.
+_FIRST, _SECOND, _STEP = np.uint32(0x21F0AAAD), np.uint32(0x735A2D97), np.uint32(0x9E3779B9)
 
 KERNEL_BLOCK = 128  # tokens; the kernels compute lengths that are multiples of it
 
@@ -69,17 +70,17 @@ def drop(inputs: Array, seed: Array, rate: float):
 def gelu(x: Array):
     """Computes GELU of bfloat16 or float16 in float32. Only x is kept for the gradient."""
     wide = _widen(x)
-    return (wide * _probability(wide)).astype(x.dtype)
+    return (wide * _normal_cdf(wide)).astype(x.dtype)
 
 
 def _gelu_gradient(x, upstream):
     wide = _widen(x)
     density = jnp.exp(-0.5 * jnp.square(wide)) * (1 / math.sqrt(2 * math.pi))
-    gradient = _widen(upstream) * (_probability(wide) + wide * density)
+    gradient = _widen(upstream) * (_normal_cdf(wide) + wide * density)
     return (gradient.astype(x.dtype),)
 
 
-def _probability(x):
+def _normal_cdf(x):
     return 0.5 * (1 + lax.erf(x * math.sqrt(0.5)))
 
 

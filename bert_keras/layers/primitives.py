@@ -31,7 +31,8 @@ class BertLayer(keras.layers.Layer):
     has_biases = True
 
     def __new__(cls, *args, dtype=None, **kwargs):
-        # Keras records only numbers and strings; its `get_config` adds the dtype policy itself.
+        # Keras' own __new__ records arguments for `get_config`, but only numbers and strings. A
+        # dtype policy is neither, and `get_config` adds it itself.
         return super().__new__(cls, *args, **kwargs)
 
     def _dense(self, name: str, inputs: int, units: int, *, has_bias=None, dtype=None):
@@ -118,14 +119,17 @@ class Dropout(keras.layers.Dropout):
             return ops.zeros_like(inputs)
         if IS_JAX:
             return jax_ops.drop(inputs, self.seed_generator.next(), self.rate)
-        *rows, last = ops.shape(inputs)
-        num_dropped, num_pairs = min(round(self.rate * 2**16), 2**16 - 1), (last + 1) // 2
-        # The last axis is 1, because Keras cannot split a last axis of unknown size.
-        shape, seed = (*rows, num_pairs, 1), self.seed_generator
-        pairs = keras.random.randint(shape, -(2**31), 2**31 - 1, seed=seed)
+        *rows, size = ops.shape(inputs)
+        num_pairs = (size + 1) // 2
+        # An int32 has the bits of two values. The last axis has the size 1, because Keras cannot
+        # split a last axis of unknown size.
+        pairs = keras.random.randint(
+            (*rows, num_pairs, 1), -(2**31), 2**31 - 1, seed=self.seed_generator
+        )
         # Viewed as float32, because TensorFlow reshapes int32 in host memory.
         bits = ops.view(ops.view(pairs, "float32"), "int16")
-        bits = ops.reshape(bits, (*rows, 2 * num_pairs))[..., :last]
+        bits = ops.reshape(bits, (*rows, 2 * num_pairs))[..., :size]
+        num_dropped = min(round(self.rate * 2**16), 2**16 - 1)  # of the 2^16 values of an int16
         is_kept = ops.cast(bits >= num_dropped - 2**15, inputs.dtype)
         return inputs * (is_kept * (2**16 / (2**16 - num_dropped)))
 
@@ -141,10 +145,3 @@ def states_at(hidden_BTD: Tensor, positions_BP: Tensor):
     first_row_B1 = ops.expand_dims(ops.arange(batch, dtype="int32") * length, axis=1)
     rows_X = ops.reshape(ops.cast(positions_BP, "int32") + first_row_B1, (-1,))
     return ops.take(ops.reshape(hidden_BTD, (-1, hidden_BTD.shape[-1])), rows_X, axis=0)
-
-
-def last_positions(input_mask_BT: Tensor):
-    """Returns the position of the last token (int32 [B, 1]), or 0 for a row of padding."""
-    positions_T = ops.arange(ops.shape(input_mask_BT)[1], dtype="int32")
-    is_real_BT = ops.cast(ops.cast(input_mask_BT, "bool"), "int32")
-    return ops.max(is_real_BT * positions_T, axis=1, keepdims=True)

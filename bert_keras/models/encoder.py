@@ -1,6 +1,5 @@
 """The encoder; `bert_keras.layers` explains the letters of tensor shapes."""
 
-from collections.abc import Mapping
 from functools import partial
 from typing import Any, NamedTuple
 
@@ -38,11 +37,13 @@ class BertEncoder(Pretrained):
     """The encoder: embeddings, blocks and a pooler (Devlin et al. 2018, section 3).
 
     The pooler reads the hidden state of `[CLS]`, of the last token in a causal encoder, or with
-    `pooling="mean"` the mean of all hidden states. If the attribute `gradient_checkpointing` is
-    True, training keeps only the inputs of each block in memory and computes the block again for
-    the gradient. This saves memory and takes a third more time. If the attribute `skips_padding` is
-    True, predictions compute only the tokens, as in exported models, and the states at padding are
-    meaningless.
+    `pooling="mean"` the mean of all hidden states.
+
+    Attributes:
+        gradient_checkpointing: Whether training stores only the input of each block and computes
+            the block again for the gradient. This saves memory and takes a third more time.
+        skips_padding: Whether predictions compute only the tokens, as in exported models. The
+            hidden states at padding are then meaningless.
 
     Args:
         config: The hyperparameters.
@@ -85,8 +86,6 @@ class BertEncoder(Pretrained):
         self.embeddings = embeddings or self._new_embeddings()
         count = 1 if config.shares_layers else config.num_layers
         self.blocks = [self._new_block(index) for index in range(count)]
-        self.is_rotary = config.is_rotary
-        self.are_local = tuple(map(config.is_local, range(config.num_layers)))
         epsilon, dtype = config.layer_norm_epsilon, self.dtype_policy
         self.final_norm: Any = None
         if config.is_pre_norm:
@@ -171,8 +170,9 @@ class BertEncoder(Pretrained):
         if tokens is not None:
             hidden_XD = ops.reshape(hidden_BTD, (-1, shape[-1]))
             hidden_BTD = ops.take(hidden_XD, tokens.positions, axis=0)  # [X, D] from here on
-        for index, is_local in enumerate(self.are_local):
-            block, pattern = self.blocks[index % len(self.blocks)], patterns[is_local]
+        for index in range(self.config.num_layers):
+            block = self.blocks[index % len(self.blocks)]
+            pattern = patterns[self.config.is_local(index)]
             if training and self.gradient_checkpointing:
                 hidden_BTD, probabilities_BNTT = call_recomputed(block, hidden_BTD, pattern)
             else:
@@ -193,7 +193,10 @@ class BertEncoder(Pretrained):
         if self.config.pooling == "mean":
             state_BD = mean_state(hidden_BTD, input_mask_BT)
         elif self.config.is_causal:  # only the last token attends to the whole row
-            state_BD = primitives.states_at(hidden_BTD, primitives.last_positions(input_mask_BT))
+            positions_T = ops.arange(ops.shape(input_mask_BT)[1], dtype="int32")
+            is_real_BT = ops.cast(ops.cast(input_mask_BT, "bool"), "int32")
+            last_B1 = ops.max(is_real_BT * positions_T, axis=1, keepdims=True)
+            state_BD = primitives.states_at(hidden_BTD, last_B1)
         else:
             state_BD = hidden_BTD[:, 0]
         return self.pooler(state_BD)
@@ -201,7 +204,7 @@ class BertEncoder(Pretrained):
     def _patterns(
         self, inputs: dict, *, has_probabilities: bool, training: bool
     ) -> dict[bool, attention.AttentionPattern]:
-        """Returns the patterns of blocks with global (key False) and local (True) attention."""
+        """Returns the attention patterns by whether the attention of a block is local."""
         config, dtype, window = self.config, self.compute_dtype, self.config.local_window
         mask, length = inputs["input_mask"], ops.shape(inputs["input_ids"])[1]
         tokens = None
@@ -215,9 +218,10 @@ class BertEncoder(Pretrained):
             bias = bias + attention.causal_bias(length, dtype=dtype)
         rotation, local_rotation = self._rotations(inputs, length)
         pattern = attention.FullPattern(bias, rotation, tokens)
-        # Blocks compute 3 x Q scores a token instead of T, which may be unknown.
-        least = 3 * max(window // 2, attention.LEAST_BLOCK)
-        has_blocks = not has_probabilities and (not isinstance(length, int) or length > least)
+        # In blocks, a token has 3 x Q scores, otherwise T. T may be unknown while tracing.
+        num_block_scores = 3 * max(window // 2, attention.LEAST_BLOCK)
+        is_long = not isinstance(length, int) or length > num_block_scores
+        has_blocks = is_long and not has_probabilities
         if window and not has_blocks:
             bias = bias + attention.window_bias(length, window=window, dtype=dtype)
             return {False: pattern, True: attention.FullPattern(bias, local_rotation, tokens)}
@@ -236,7 +240,7 @@ class BertEncoder(Pretrained):
     def _rotations(self, inputs: dict, length) -> tuple:
         """Returns the rotations of global and local attention, or (None, None) without them."""
         config, positions = self.config, inputs.get("position_ids")
-        if not self.is_rotary:
+        if not config.is_rotary:
             return None, None
         positions = ops.arange(length) if positions is None else positions
         head_size = config.hidden_size // config.num_heads
@@ -253,11 +257,6 @@ class BertEncoder(Pretrained):
         if self.pooler is not None:
             outputs["pooled_output"] = states.pooled_output
         return outputs
-
-    def predict(self, x: Any, *args, **kwargs):
-        if isinstance(x, (Mapping, list, tuple, str)):
-            check_inputs(x, self.config)
-        return super().predict(x, *args, **kwargs)
 
     @property
     def token_table(self):

@@ -1,4 +1,4 @@
-"""Builds the SavedModel signatures for questions, as kinds/windows.py and kinds/span.py."""
+"""Builds the SavedModel signatures for questions; kinds/windows.py and kinds/span.py in a graph."""
 
 from collections.abc import Callable
 from functools import partial
@@ -106,9 +106,9 @@ def passages_of(
 def window_rows(texts: TextRows, *, limit: int, stride: int) -> tuple[TextRows, tf.Tensor]:
     """Divides the last text of each row into windows; each window keeps the whole first text.
 
-    A window begins `stride` tokens after the preceding one. If a window has fewer than `stride`
-    tokens, the next one begins where it ends. Both texts have `limit` tokens at most. Returns X
-    rows, and the index of the row of `texts` that each comes from, int64 [X].
+    A window begins `stride` tokens after the preceding window, or where that window ends if it has
+    fewer tokens. Both texts have `limit` tokens at most. Returns X rows, and the index of the row
+    of `texts` from which each comes, int64 [X].
     """
     *first_lengths, length = texts.lengths
     size = limit - tf.add_n([tf.zeros_like(length), *first_lengths])
@@ -126,7 +126,10 @@ def window_rows(texts: TextRows, *, limit: int, stride: int) -> tuple[TextRows, 
 def best_spans(
     logits_of: Callable[..., dict[str, tf.Tensor]], passages: Passages, *, max_answer_length: int
 ) -> BestSpans:
-    """Finds the best span of up to `max_answer_length` tokens for each question."""
+    """Finds the best span of up to `max_answer_length` tokens for each question.
+
+    Shapes: X windows, T positions of a window, L = `max_answer_length`.
+    """
     inputs, row_ids, tokens = passages.inputs, passages.row_ids, passages.tokens
     question_length, length = passages.texts.lengths
     passage_start = question_length + passages.num_specials - 1  # the last [SEP] follows

@@ -1,4 +1,4 @@
-"""Builds the SavedModel signatures of a token classifier, as kinds/words.py and kinds/tagger.py."""
+"""Builds the SavedModel signatures of a token classifier; kinds/words.py in a graph."""
 
 from collections.abc import Sequence
 
@@ -69,10 +69,10 @@ def served_token_labels(
 
 
 def word_rows(tokens: UnitTokens, *, limit: int) -> tuple[TextRows, tf.Tensor, tf.Tensor]:
-    """Divides texts as `kinds.words.make_rows`, but keeps rows that label no word.
+    """Divides texts as `kinds.words.make_rows` does, but keeps rows that label no word.
 
-    Returns the rows without special tokens, and for each word the row that predicts its label, and
-    the position of its first token there, int64 [W].
+    Returns the rows without special tokens; the row that predicts the label of each word, int64
+    [W]; and the position of the word's first token in this row, int64 [W].
     """
     text_starts, text_lengths = tokens.ids.row_starts(), tokens.ids.row_lengths()
     stride = max(limit // 2, 1)

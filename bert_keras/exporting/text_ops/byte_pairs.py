@@ -1,7 +1,7 @@
 """Tokenizes text with byte-level BPE inside a TF graph.
 
-GPT-2's pattern (Radford et al. 2019) splits text into words, after added tokens, such as the runs
-of spaces of ModernBERT, are found in it. Each step applies the next merge of every word of a batch.
+First, added tokens are found in the text, such as ModernBERT's runs of spaces. Then GPT-2's pattern
+(Radford et al. 2019) splits the rest into words. Each step merges the next pair of every word.
 """
 
 import re
@@ -68,7 +68,7 @@ class BytePairs(tf.Module):
         self._num_bytes = np.array([*map(len, vocabulary.tokens)], np.int64)
         tokens, token_ids = [e["content"] for e in added], [e["id"] for e in added]
         self._num_bytes[token_ids] = [len(token.encode()) for token in tokens]
-        # Of the tokens that begin at the same character, the longest one is found.
+        # The longest alternative comes first, because the pattern finds the first that matches.
         self._added_pattern = "|".join(map(re.escape, sorted(tokens, key=len, reverse=True)))
         if added:
             self._added_ids = word_ops.make_hash_table(tokens, token_ids, default=_NONE)

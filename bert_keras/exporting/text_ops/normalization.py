@@ -23,7 +23,7 @@ _SPACES = {"Regex": " {2,}"}  # without effect, because texts are split at space
 _QUOTES = "`'"  # two equal ones become a double quote
 
 _POINTS = 1 << 21  # exceeds the largest code point
-_NONE = -1
+_NONE = -1  # where a table has no entry
 _ACUTE, _OVERLAY = "\u0301", "\u0334"  # marks of the combining classes 230 and 1, of 2 bytes
 _FOUR_BYTES = chr(0x10000)  # the first character of 4 bytes in UTF-8
 _MAX_BYTES = 5  # of a grapheme that is replaced as a whole
@@ -61,7 +61,7 @@ class Normalization(tf.Module):
     def __call__(self, points: word_ops.CodePoints) -> word_ops.CodePoints:
         """Returns normalized texts with a space after each; the indices are as in `tokenizers`."""
         if self._has_quotes:  # of two equal ones, the second is replaced and the first dropped
-            is_quote = [points.values == ord(quote) for quote in _QUOTES]
+            is_quote = [points.values == ord(quote) for quote in _QUOTES]  # bool [X] of each kind
             is_double = tf.reduce_any([each & word_ops.following(each) for each in is_quote], 0)
             is_left = word_ops.every_second(is_double)
             values = tf.where(word_ops.previous(is_left), ord('"'), points.values)
@@ -102,33 +102,34 @@ class Composition(tf.Module):
         numbered = points._replace(source_indices=tf.range(tf.size(points.values, tf.int64)))
         decomposed = word_ops.replace_points(numbered, _decompositions())
         sources = decomposed.source_indices
-        is_more = sources == word_ops.previous(sources, filler=_NONE)
+        # From here, `properties` are combining classes, and `source_indices` are the growth: by how
+        # many characters each character makes the text longer.
         classes = word_ops.look_up(_combining_classes(), decomposed.values)
-        growth = tf.cast(is_more, tf.int64)
+        growth = tf.cast(sources == word_ops.previous(sources, filler=_NONE), tf.int64)
         decomposed = decomposed._replace(properties=classes, source_indices=growth)
         composed = self._compose(word_ops.sort_marks(decomposed))
-        indices = tf.gather(points.source_indices, _sources(composed.source_indices))
+        source_indices = tf.gather(points.source_indices, _sources(composed.source_indices))
         composed = word_ops.make_points(composed.values, composed.splits)
-        return composed._replace(source_indices=indices)
+        return composed._replace(source_indices=source_indices)
 
     def _compose(self, points: word_ops.CodePoints) -> word_ops.CodePoints:
-        """Composes in each step the first possible pair of each starter, a character of class 0."""
-        # Here, `source_indices` is by how many characters each character makes the text longer.
+        """Composes characters with their starter, the last character of class 0 before them."""
 
         def composites_of(points: word_ops.CodePoints) -> tuple[tf.Tensor, tf.Tensor]:
             """Returns each character's composite with its starter, or _NONE, and the starter."""
             classes = points.properties
             is_starter = (classes == 0) | (tf.range(tf.size(classes)) == 0)
-            index = tf.maximum(word_ops.num_before(is_starter)[:-1] - 1, 0)
-            starters = tf.gather(tf.where(is_starter)[:, 0], index)
-            keys = tf.cast(tf.gather(points.values, starters), tf.int64) * _POINTS
-            composites = self._composites.lookup(keys + tf.cast(points.values, tf.int64))
+            starter_number = tf.maximum(word_ops.num_before(is_starter)[:-1] - 1, 0)
+            starters = tf.gather(tf.where(is_starter)[:, 0], starter_number)
+            starter_values = tf.cast(tf.gather(points.values, starters), tf.int64)
+            pairs = starter_values * _POINTS + tf.cast(points.values, tf.int64)
+            composites = self._composites.lookup(pairs)
             # A mark of the same class between both characters blocks their composition.
             before = word_ops.previous(classes, filler=word_ops.COMBINING_CLASS)
             is_open = (before == 0) | (before < classes)
             return tf.where(is_open, composites, _NONE), starters
 
-        def step(points, composites, starters):
+        def step(points, composites, starters):  # composes the first possible pair of each starter
             found = tf.where(composites != _NONE)[:, 0]
             of_found = tf.gather(starters, found)
             is_first = of_found != word_ops.previous(of_found, filler=_NONE)
@@ -163,7 +164,7 @@ def _table_of_pairs(values: dict[str, str]) -> tf.lookup.StaticHashTable:
 
 
 def _sources(growth: tf.Tensor) -> tf.Tensor:
-    """Returns each new character's source in `tokenizers` from its `growth` of the text."""
+    """Returns the source index that `tokenizers` gives each character, from the growth."""
     return tf.cumsum(1 - growth, exclusive=True) - tf.maximum(growth, 0)
 
 
@@ -239,24 +240,24 @@ class Graphemes(tf.Module):
         before = word_ops.previous(kinds, filler=_ALONE)
         is_joined = (kinds & _EXTENDS > 0) | (before & _PREPENDS > 0)
         is_start = tf.logical_not(is_joined & ((kinds | before) & _ALONE == 0))
-        index = word_ops.num_before(is_start)[1:] - 1  # the grapheme of each character
-        sizes = tf.math.segment_sum(word_ops.utf8_widths(points.values), index)
-        lengths = tf.math.segment_sum(tf.ones_like(index), index)
-        is_short = tf.gather((sizes <= _MAX_BYTES) & (lengths > 1), index)
+        grapheme = word_ops.num_before(is_start)[1:] - 1  # the number of each character's grapheme
+        num_bytes = tf.math.segment_sum(word_ops.utf8_widths(points.values), grapheme)
+        lengths = tf.math.segment_sum(tf.ones_like(grapheme), grapheme)
+        is_short = tf.gather((num_bytes <= _MAX_BYTES) & (lengths > 1), grapheme)
         values = tf.cast(points.values, tf.int64)
         pairs = self._values.lookup(values * _POINTS + word_ops.following(values))
         is_mapped = word_ops.look_up(self._replacements.indices, points.values) > 0
         is_first = is_start & is_short & (is_mapped | (pairs != _NONE))
-        is_replaced = tf.gather(tf.boolean_mask(is_first, is_start), index)
+        is_replaced = tf.gather(tf.boolean_mask(is_first, is_start), grapheme)
         is_dropped = is_replaced & tf.logical_not(is_start)
         values = tf.where(is_first & tf.logical_not(is_mapped), pairs, points.values)
-        num_sources = tf.where(is_first, tf.gather(lengths, index), 1)
+        num_sources = tf.where(is_first, tf.gather(lengths, grapheme), 1)
         kept = points._replace(values=values, source_indices=num_sources).without(is_dropped)
         num_sources = kept.source_indices
         indices = tf.range(tf.size(num_sources, tf.int64))
         normal = word_ops.replace_points(kept._replace(source_indices=indices), self._replacements)
-        # `growth` is by how many characters each character makes the text longer. The excess of a
-        # replacement counts at its last characters, a lack at its end or before the text.
+        # The growth is how many characters longer each character makes the text. A longer
+        # replacement grows at its last characters, a shorter one shrinks at its end.
         groups = normal.source_indices
         sizes = tf.math.unsorted_segment_sum(tf.ones_like(groups), groups, tf.size(num_sources))
         ends = tf.cumsum(sizes)
@@ -271,7 +272,8 @@ class Graphemes(tf.Module):
 @cache
 def _grapheme_kinds() -> word_ops.CodePointTable:
     """Returns how each code point divides graphemes by the tables of `tokenizers`."""
-    # This normalizer makes one character of a grapheme of at most _MAX_BYTES.
+    # A SentencePiece table that maps each byte to "?", so that this normalizer makes one character
+    # of a grapheme of at most _MAX_BYTES. It is a double-array trie: 256 is its offset.
     units = np.zeros(512, "<u4")
     labels = np.arange(1, 256, dtype="<u4")
     units[0] = 256 << 10

@@ -1,7 +1,7 @@
 """Tokenizes text with a Unigram model inside a TF graph.
 
 A Viterbi search finds the best tokens of all words of a batch together. It adds scores in float64,
-as `tokenizers` does; tensorflow-text adds float32, which can decide otherwise for equal scores.
+as `tokenizers` does. The op of tensorflow-text adds float32, so equal scores could differ.
 """
 
 from typing import Any
@@ -72,7 +72,7 @@ class Unigrams(tf.Module):
 
 
 class _Tree(tf.Module):
-    """A trie of the tokens. Each state is a prefix of a token."""
+    """A trie of the tokens; a state is a prefix of a token. Shapes: X letters, L token lengths."""
 
     def __init__(self, model: dict, vocabulary: Vocabulary):
         super().__init__()
@@ -133,8 +133,8 @@ class _Tree(tf.Module):
         return tf.gather(tokens, indices), tf.gather(first, indices), tf.gather(word_ids, indices)
 
     def _tokens_ending(self, words: tf.RaggedTensor) -> tuple[tf.Tensor, tf.Tensor, tf.Tensor]:
-        """Returns scores and ids [X,L] of tokens that end at each letter, and lengths [L]."""
-        # The score is -inf without such a token. The longest comes first: it wins a tie.
+        """Returns scores and ids [X,L] of the tokens that end at each letter, and lengths [L]."""
+        # The score is -inf where no token has this length. The longest one first: it wins a tie.
         letters, word_ends = words.values, tf.gather(words.row_splits[1:], words.value_rowids())
         num_remaining = word_ends - tf.range(tf.size(letters, tf.int64))
         states, scores, tokens = tf.zeros_like(letters), [], []
