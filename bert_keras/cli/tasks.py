@@ -31,7 +31,7 @@ from bert_keras.files import (
     messages_beside,
     refuse_existing,
 )
-from bert_keras.kinds.kind import Asked, Kind
+from bert_keras.kinds.kind import Kind
 from bert_keras.kinds.known import KINDS
 from bert_keras.runs.settings import check_examples, task_examples
 from bert_keras.serving.version_folder import METADATA, exported_folder
@@ -127,7 +127,7 @@ def predict(options: argparse.Namespace) -> None:
     print(printable(text))
 
 
-def _ask_model(name: str, texts: Sequence[str]) -> tuple[type[Kind], Asked]:
+def _ask_model(name: str, texts: Sequence[str]) -> tuple[type[Kind], list]:
     """Returns the kind of a model, and its answer for each text, pair or question."""
     if _is_exported(name):
         from bert_keras.serving.litert import load_exported
@@ -166,7 +166,7 @@ def _text_columns(
 ) -> tuple[list[str], ...]:
     if not kind.answers_texts:
         raise InputError(f"{source} is a {kind.model}, which predicts nothing; fine-tune it")
-    return kind.columns_of_words(texts, num_columns=num_columns, source=source)
+    return kind.columns_of_arguments(texts, num_columns=num_columns, source=source)
 
 
 def _predict_file(options: argparse.Namespace) -> None:

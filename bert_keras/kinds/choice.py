@@ -54,15 +54,16 @@ class Choice(Kind):
         return SINGLE_LABEL.compile_arguments()
 
     def answers(self, columns: Sequence[list], rows: Any, outputs: Sequence):
-        is_real = np.array([[text != "" for text in row] for row in zip(*columns[1:], strict=True)])
-        return [each._asdict() for each in choose(np.stack(outputs), is_real)]
+        choices = zip(*columns[1:], strict=True)
+        is_real_BC = np.array([[text != "" for text in row] for row in choices])
+        return [each._asdict() for each in choose(np.stack(outputs), is_real_BC)]
 
     def outputs(self, inputs: Mapping[str, np.ndarray], logits: Any) -> dict:
-        is_real_BC = np.any(inputs["input_mask"] > 0, axis=-1, keepdims=False)
-        return columns_of_answers([each._asdict() for each in choose(logits, np.array(is_real_BC))])
+        is_real_BC = np.any(inputs["input_mask"] > 0, axis=-1)
+        return columns_of_answers([each._asdict() for each in choose(logits, is_real_BC)])
 
     @classmethod
-    def columns_of_words(cls, texts: Sequence[str], *, num_columns: int, source: str):
+    def columns_of_arguments(cls, texts: Sequence[str], *, num_columns: int, source: str):
         """Returns a column of one text for the context and for each ending."""
         return tuple([text] for text in texts)
 
@@ -79,27 +80,16 @@ class Choice(Kind):
     @classmethod
     def findings(cls, task: Any, examples: Sequence, predictions: Sequence):
         """Returns a confusion matrix of the choices, and the examples with a wrong choice."""
-        from markupsafe import Markup
-
         from bert_keras.reports import evaluation
-        from bert_keras.reports.page import mark
 
         pairs, errors = [], []
         for example, (choice, probabilities) in zip(examples, predictions, strict=True):
             pairs.append((str(example.label), str(choice)))
-            if example.label == choice:
-                continue
-            marks = {example.label: "good", choice: "bad"}
-            endings = [
-                Markup("<div>{} {}</div>").format(
-                    mark(text, marks.get(index, "")), mark("", note=f"{probabilities[index]:.2f}")
-                )
-                for index, text in enumerate(example.endings)
-            ]
-            text = f"{example.context} {example.start}".strip()
-            cells = [text, Markup("").join(endings), probabilities[choice]]
-            errors.append((probabilities[choice], cells))
+            if example.label != choice:
+                context = f"{example.context} {example.start}".strip()
+                endings = [example.endings[example.label], example.endings[choice]]
+                errors.append((probabilities[choice], [context, *endings, probabilities[choice]]))
         names = [str(index) for index in range(len(predictions[0].probabilities))]
         matrix = evaluation.confusion_matrix("Number of the ending", pairs, names)
-        columns = ["context", "endings (green: correct, red: chosen)", "probability"]
+        columns = ["context", "correct ending", "chosen ending", "probability"]
         return evaluation.Findings([matrix], columns, errors, "the most probable predictions first")

@@ -200,7 +200,7 @@ def _sigmoid(logits: np.ndarray) -> np.ndarray:
 
 
 def label_scheme(metadata: ModelMetadata) -> LabelScheme:
-    """Returns a model's label scheme: regression for one label without a `problem_type`."""
+    """Returns a model's label scheme; one label without a `problem_type` means regression."""
     if not metadata.problem_type and len(metadata.labels) == 1:
         return REGRESSION
     schemes = {scheme.problem_type: scheme for scheme in LABEL_SCHEMES.values()}
@@ -208,7 +208,7 @@ def label_scheme(metadata: ModelMetadata) -> LabelScheme:
 
 
 class Classifier(Kind):
-    """Texts or pairs of texts with one label, several labels or a number each; fields: see Kind."""
+    """Texts or pairs of texts with one label, several labels or a number each."""
 
     model = "BertClassifier"
     heads = ("classification",)
@@ -250,7 +250,7 @@ class Classifier(Kind):
         return super().encoded(columns, labels)
 
     def targets(self, labels: Any, shape: Sequence = ()):
-        """Returns class ids or floats; refuses an id that could also be a class name, as "1" is."""
+        """Returns class ids or floats; refuses an id that could also be a name, such as "1"."""
         names, scheme = self.metadata.labels, label_scheme(self.metadata)
         values = [
             scheme.read(value, location=f"text [{index}]") if isinstance(value, str) else value
@@ -284,8 +284,11 @@ class Classifier(Kind):
         if isinstance(scheme, Regression):
             return [{"score": each.label} for each in predictions]
         return [
-            {"label": scheme.to_text(each.label), "labels": list(labels)}
-            | {"probabilities": np.asarray(each.probabilities).tolist()}
+            {
+                "label": scheme.to_text(each.label),
+                "labels": list(labels),
+                "probabilities": np.asarray(each.probabilities).tolist(),
+            }
             for each in predictions
         ]
 
@@ -300,7 +303,8 @@ class Classifier(Kind):
         label = answer["label"]
         # Several labels are joined by commas, but the name of one class may contain a comma too.
         names = [label] if label in probabilities else label.split(",")
-        return [", ".join(f"{n} {probabilities[n]:.3f}" for n in names if n) or "no label"]
+        texts = [f"{name} {probabilities[name]:.3f}" for name in names if name]
+        return [", ".join(texts) or "no label"]
 
     @classmethod
     def findings(cls, task: Any, examples: Sequence, predictions: Sequence):

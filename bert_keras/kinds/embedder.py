@@ -22,10 +22,10 @@ class Encoder(Kind):
     def answers(self, columns: Sequence[list], rows: Any, outputs: Sequence):
         answers = []
         for length, states in zip(rows.lengths, outputs, strict=True):
-            row = {name: array[None] for name, array in states.items()}
-            row["sequence_output"] = row["sequence_output"][:, :length]
-            found = self.outputs({"input_mask": np.ones((1, length))}, row)
-            answers.append({name: array[0].tolist() for name, array in found.items()})
+            batch_of_one = {name: array[None] for name, array in states.items()}
+            batch_of_one["sequence_output"] = batch_of_one["sequence_output"][:, :length]
+            vectors = self.outputs({"input_mask": np.ones((1, length))}, batch_of_one)
+            answers.append({name: array[0].tolist() for name, array in vectors.items()})
         return answers
 
     def outputs(self, inputs: Mapping[str, np.ndarray], logits: Any) -> dict:
@@ -61,7 +61,7 @@ class Embedder(Kind):
         return {"embedding": logits}
 
     @classmethod
-    def columns_of_words(cls, texts: Sequence[str], *, num_columns: int, source: str):
+    def columns_of_arguments(cls, texts: Sequence[str], *, num_columns: int, source: str):
         """Returns a column of one text for each of the texts to compare."""
         if len(texts) < 2:
             raise InputError(f"{source} compares 2 texts; bert-keras embed writes vectors")
@@ -70,9 +70,10 @@ class Embedder(Kind):
     @classmethod
     def ask(cls, model: Any, columns: tuple[list[str], ...]):
         """Returns the cosines of all pairs of texts."""
-        vectors = model.encode(texts := [text for (text,) in columns])
-        units = vectors / np.linalg.norm(vectors, axis=1, keepdims=True)
+        texts = [text for (text,) in columns]
+        vectors = model.encode(texts)
+        unit_vectors = vectors / np.linalg.norm(vectors, axis=1, keepdims=True)
         return [
-            (f"{texts[i]} | {texts[j]}", {"cosine": float(units[i] @ units[j])})
+            (f"{texts[i]} | {texts[j]}", {"cosine": float(unit_vectors[i] @ unit_vectors[j])})
             for i, j in itertools.combinations(range(len(texts)), 2)
         ]

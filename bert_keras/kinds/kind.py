@@ -18,8 +18,6 @@ if TYPE_CHECKING:
     from bert_keras.data.preprocessor import Preprocessor
     from bert_keras.reports.evaluation import Findings
 
-Asked = list[tuple[str, dict]]  # what a model was asked, as one line of text, and its answer
-
 
 class Kind:
     """A kind of model: its heads, its names in checkpoints, and what it does with texts.
@@ -45,8 +43,9 @@ class Kind:
     signatures: ClassVar[str] = ""  # the module in exporting/signatures; "" if it is not served
     example_labels: ClassVar[str] = '["no", "yes"]'  # shown in error messages
     needs_labels: ClassVar[bool] = True  # whether `fit` needs labels beside the texts
-    ids_rank: ClassVar[int] = 1  # the number of axes of class ids: 2 for a class of each token
-    class_axis: ClassVar[int] = 1  # without labels, the axis of `input_ids` with the classes
+    ids_rank: ClassVar[int] = 1  # axes of class ids: 1 for an id of each text, 2 of each token
+    # A model without names of labels predicts one of the indices of this axis of `input_ids`.
+    class_axis: ClassVar[int] = 1
     # The texts that `bert-keras predict` reads together; "" means a text for each task column.
     inputs: ClassVar[str] = ""
     answers_texts: ClassVar[bool] = False  # whether `predict` answers texts
@@ -63,7 +62,7 @@ class Kind:
 
     @classmethod
     def check_new_labels(cls, labels: Sequence[str], *, source: str) -> None:
-        """Raises InputError if a new head cannot have these labels; a `source` has another head."""
+        """Raises InputError if a new head cannot have these labels; `source` is the old class."""
         if len(labels) < 2:
             raise InputError(
                 f"the checkpoint has a {source}; for a new head of {cls.model} add two or more "
@@ -71,7 +70,7 @@ class Kind:
             )
 
     def for_labels(self, labels: Any) -> "Kind":
-        """Returns the object that reads texts with these labels; its metadata may differ."""
+        """Returns the kind for texts with these labels; see `Classifier`."""
         return self
 
     def encoded(self, columns: Sequence[list], labels: Any = None) -> "Encoded":
@@ -82,7 +81,7 @@ class Kind:
         return dataclasses.replace(rows, targets=targets)
 
     def targets(self, labels: Any, shape: Sequence = ()) -> Any:
-        """Returns the targets of the loss for labels of texts, or of `input_ids` of a shape."""
+        """Returns the targets of the loss for labels; `shape` is the shape of `input_ids`."""
         if isinstance(labels, Mapping):  # the labels of each output
             return {name: self.targets(each, shape) for name, each in labels.items()}
         if not self.needs_labels:
@@ -99,22 +98,22 @@ class Kind:
         raise InputError(f"{self.model} has no default loss for texts; compile it with a loss")
 
     def answers(self, columns: Sequence[list], rows: "Encoded", outputs: Sequence) -> Any:
-        """Returns the answer for each text of `columns`; `rows` are those of `encoded`.
+        """Returns the answer for each text of `columns`, whose rows `encoded` returned.
 
-        `outputs` has the model's output for each row, a float32 array or a dict of float32 arrays.
-        The time axes may be padded.
+        `outputs` has the model's output for each row: a float32 array or a dict of float32 arrays.
+        The axis of tokens may be padded.
         """
         raise NotImplementedError
 
     def outputs(self, inputs: Mapping[str, np.ndarray], logits: Any) -> dict:
-        """Returns the outputs of the signature `tensors` of an export, with a row for each of B.
+        """Returns the outputs of an export's signature `tensors` for B examples.
 
-        `inputs` are the model's inputs, and `logits` its outputs, float32 arrays or dicts of them.
+        `inputs` are the model's inputs. `logits` are its outputs, float32 arrays or dicts of them.
         """
         raise NotImplementedError
 
     @classmethod
-    def columns_of_words(
+    def columns_of_arguments(
         cls, texts: Sequence[str], *, num_columns: int, source: str
     ) -> tuple[list[str], ...]:
         """Divides the texts of a command line into columns; `num_columns` is 0 if unknown."""
@@ -124,12 +123,11 @@ class Kind:
         return tuple(list(texts[first::size]) for first in range(size))
 
     @classmethod
-    def ask(cls, model: Any, columns: tuple[list[str], ...]) -> Asked:
-        """Returns the answers of a model to the columns of a command line, with their texts."""
-        texts = columns if len(columns) > 1 else next(iter(columns))
-        answers = model.predict(texts, verbose=0)
-        asked = (" | ".join(texts) for texts in zip(*columns, strict=True))
-        return list(zip(asked, answers, strict=True))
+    def ask(cls, model: Any, columns: tuple[list[str], ...]) -> list[tuple[str, dict]]:
+        """Returns, for each row of `columns`, its texts in one line and the model's answer."""
+        answers = model.predict(columns if len(columns) > 1 else columns[0], verbose=0)
+        lines = [" | ".join(texts) for texts in zip(*columns, strict=True)]
+        return list(zip(lines, answers, strict=True))
 
     @classmethod
     def lines(cls, answer: dict) -> list[str]:
@@ -161,7 +159,7 @@ def finite_numbers(values: Any, *, name: str = "labels", least: float = -np.inf)
         array = np.array([np.nan])
     wrong = array[~(np.isfinite(array) & (array >= least))]
     if len(wrong):
-        expected = "finite numbers" + " of at least 0" * (least == 0)
+        expected = "finite numbers of at least 0" if least == 0 else "finite numbers"
         raise InputError(f"{name} are {quoted(values)} with {wrong[0]}; expected {expected}")
     return array
 
@@ -169,19 +167,24 @@ def finite_numbers(values: Any, *, name: str = "labels", least: float = -np.inf)
 def class_ids(
     labels: Any, *, count: int, rank: int = 1, names_as_numbers: Sequence[float] = ()
 ) -> np.ndarray:
-    """Returns class ids, int32, or numbers for each class if there are more than `rank` axes.
+    """Returns class ids as int32, and arrays of a number for each class as float32.
 
-    `names_as_numbers` are the names of the classes as numbers; ids that may be names are refused.
+    Args:
+        labels: Ids, or numbers of one more axis than ids have.
+        count: The number of classes.
+        rank: The number of axes of ids.
+        names_as_numbers: The numbers that the names of the classes are, such as 5.0 for "5". An id
+            that could also be the name of another class is refused.
     """
     numbers = finite_numbers(labels)
     if numbers.ndim == rank + 1 and numbers.shape[-1] == 1:
         numbers = numbers[..., 0]
     if numbers.ndim > rank:
         return numbers
-    found, also = set(numbers.ravel().tolist()), ""
-    wrong = found - set(range(count))
-    if found <= set(names_as_numbers):
-        wrong = {each for each in found if names_as_numbers.index(each) != each}
+    ids, also = set(numbers.ravel().tolist()), ""
+    wrong = ids - set(range(count))
+    if ids <= set(names_as_numbers):
+        wrong = {each for each in ids if names_as_numbers.index(each) != each}
         also = ", an id and also the name of another label"
     if wrong:
         expected = f"ids from 0 to {count - 1} or names as strings; a regression needs labels=1"

@@ -8,11 +8,7 @@ from bert_keras.kinds.masked_lm import Discriminator, MaskedLM, Pretraining, Rep
 from bert_keras.kinds.span import Span
 from bert_keras.kinds.tagger import FeatureTagger, Tagger
 
+_PRETRAINING = (Encoder, Pretraining, MaskedLM, Discriminator, ReplacedTokens)
+_TASKS = (Classifier, Tagger, Span, Choice, FeatureTagger, Embedder)
 # Name of the model class -> its kind
-KINDS: dict[str, type[Kind]] = {
-    kind.model: kind
-    for kind in (
-        *(Encoder, Pretraining, MaskedLM, Discriminator, ReplacedTokens),
-        *(Classifier, Tagger, Span, Choice, FeatureTagger, Embedder),
-    )
-}
+KINDS: dict[str, type[Kind]] = {kind.model: kind for kind in _PRETRAINING + _TASKS}

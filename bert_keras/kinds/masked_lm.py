@@ -25,10 +25,10 @@ def predict_tokens(logits_PV: np.ndarray, tokens: Sequence[str]) -> dict[str, An
 
 
 class MaskedTexts(Encoded):
-    """Texts in which each [MASK] is a token to predict."""
+    """Texts in which each [MASK] is a token to predict; `inputs` are from `encode_masked`."""
 
     def __init__(self, inputs: dict[str, np.ndarray]):
-        self.inputs = inputs  # the arrays of `encode_masked`
+        self.inputs = inputs
         self.lengths = inputs["input_mask"].sum(axis=1)
         self.num_masks = (inputs["masked_lm_positions"] > 0).sum(axis=1)
 
@@ -79,8 +79,11 @@ class MaskedLM(Kind):
 
     @classmethod
     def lines(cls, answer: dict):
-        masks = zip(answer["tokens"], answer["probabilities"], strict=True)
-        return [", ".join(map("{} {:.3f}".format, *mask)) for mask in masks]
+        lines = []
+        for tokens, probabilities in zip(answer["tokens"], answer["probabilities"], strict=True):
+            pairs = zip(tokens, probabilities, strict=True)
+            lines.append(", ".join(f"{token} {probability:.3f}" for token, probability in pairs))
+        return lines
 
 
 class Pretraining(MaskedLM):

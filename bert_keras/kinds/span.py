@@ -1,13 +1,11 @@
 """Question answering: the span of a passage that answers a question (Devlin et al. 2018, 4.2)."""
 
-import itertools
-import re
 import unicodedata
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, fields, replace
 from functools import cached_property
 from operator import index as index_of
-from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple
+from typing import Any, ClassVar, NamedTuple
 
 import numpy as np
 
@@ -25,10 +23,7 @@ from bert_keras.kinds.windows import (
 )
 from bert_keras.text.columns import as_list, check_num_columns, checked_columns
 
-if TYPE_CHECKING:
-    from markupsafe import Markup
-
-MARGIN = 300  # a report shows so many characters before and after the answers in a context
+MARGIN = 300  # characters that a report shows before and after the answers in a context
 ANSWER, NONE = "answer", "none"
 
 
@@ -119,46 +114,50 @@ def predict_answers(
 ) -> list[Prediction]:
     """Returns the best answer of each question (BERT paper, sections 4.2 and 4.3).
 
-    The score of a span from token i to token j >= i is S.T_i + E.T_j. The score of "no answer",
-    S.C + E.C, is the minimum over the windows of the question. In SQuAD 2.0, a question whose null
-    odds exceed `settings.null_threshold` gets the prediction "". No two candidates have the same
-    text.
+    The score of a span is the start logit of its first token plus the end logit of its last token.
+    The score of "no answer" is the sum of both logits of [CLS], in the window of the question where
+    it is lowest. In SQuAD 2.0, the prediction is "" if this score exceeds the best score of a span
+    by more than `settings.null_threshold`.
 
     Args:
+        contexts: The context of each question.
+        windows: The windows of all questions.
         outputs: The logits "start" and "end" of each window, float [T].
         settings: How to choose answers.
     """
     predictions = []
     for index, context in enumerate(contexts):
-        best: dict[str, tuple[float, float]] = {}  # logits of the best span of each text
+        logits_by_text: dict[str, tuple[float, float]] = {}  # of the best span with each text
         start, text = -1, ""
         for span in find_best_spans(windows, index, outputs, settings, context=context):
-            first, end = windows.offsets[[span.first, span.last], [0, 1]].tolist()
-            span_text = with_marks(context, first, end)
-            if not best:
-                start, text = first, span_text
-            best.setdefault(span_text, (span.start_logit, span.end_logit))
-            if len(best) == settings.num_best:
+            first_character = int(windows.offsets[span.first, 0])
+            end_character = int(windows.offsets[span.last, 1])
+            span_text = with_marks(context, first_character, end_character)
+            if not logits_by_text:
+                start, text = first_character, span_text
+            logits_by_text.setdefault(span_text, (span.start_logit, span.end_logit))
+            if len(logits_by_text) == settings.num_best:
                 break
-        n_best = list(best.items())
+        n_best = list(logits_by_text.items())
         score = sum(n_best[0][1]) if n_best else float(np.finfo(np.float32).min)
         of_windows = [outputs[row] for row in windows.of_question(index)]
-        null = min(((float(x["start"][0]), float(x["end"][0])) for x in of_windows), key=sum)
+        of_cls = [(float(each["start"][0]), float(each["end"][0])) for each in of_windows]
+        no_answer = min(of_cls, key=sum)
         null_odds = None
         if settings.allows_no_answer:
-            null_odds = sum(null) - score
+            null_odds = sum(no_answer) - score
             if null_odds > settings.null_threshold:
                 start, text = -1, ""
-            n_best = sorted([*n_best, ("", null)], key=lambda item: sum(item[1]), reverse=True)
-            if n_best[-1][1] is not null:  # the list contains "no answer" even if it is the worst
+            n_best = sorted([*n_best, ("", no_answer)], key=lambda item: sum(item[1]), reverse=True)
+            if n_best[-1][1] is not no_answer:  # "no answer" is listed even if it is the worst
                 n_best = n_best[: settings.num_best]
-        scores = np.array([sum(logits) for _, logits in n_best])  # none without tokens
-        probabilities = softmax(scores).tolist() if n_best else []
+        scores = np.array([sum(logits) for _, logits in n_best])
+        probabilities = softmax(scores).tolist() if n_best else []  # a context may have no tokens
         candidates = tuple(
             Candidate(candidate_text, probability, *logits)
             for (candidate_text, logits), probability in zip(n_best, probabilities, strict=True)
         )
-        predictions.append(Prediction(text, null_odds, candidates, start, score, sum(null)))
+        predictions.append(Prediction(text, null_odds, candidates, start, score, sum(no_answer)))
     return predictions
 
 
@@ -183,36 +182,36 @@ def find_best_spans(
         context: The context of the question.
     """
     max_answer_length = settings.max_answer_length
-    num_before = np.cumsum([0, *(not character.isspace() for character in context)])
+    is_visible = [not character.isspace() for character in context]
+    num_visible_before = np.cumsum([0, *is_visible])
     rows = windows.of_question(question)
     passage_starts = windows.starts_N2[rows.start : rows.stop, 1]
     question_lengths, passage_lengths = windows.lengths_N2[rows.start : rows.stop].T
-    is_max = find_max_context(passage_starts - passage_starts[0], passage_lengths)
+    has_max_context = find_max_context(passage_starts - passage_starts[0], passage_lengths)
     before_passage = question_lengths + windows.vocabulary.num_specials(2) - 1
-    scores, starts, ends = [], [], []
+    # For the tokens of all windows: their indices, their logits, and the score of the spans of each
+    # possible length that begin with them
+    tokens, starts, ends, scores = [], [], [], []
     for index, row in enumerate(rows):
-        passage = slice(before_passage[index], before_passage[index] + passage_lengths[index])
-        start = outputs[row]["start"][passage].astype(np.float64)
-        end = outputs[row]["end"][passage].astype(np.float64)
-        offsets_T2 = windows.offsets[passage_starts[index] :][: passage_lengths[index]]
-        is_blank = np.diff(num_before[offsets_T2], axis=1)[:, 0] == 0
-        start[is_blank | ~is_max[index]] = end[is_blank] = -np.inf
-        padding = np.full(max_answer_length, -np.inf)
-        ends_TL = np.lib.stride_tricks.sliding_window_view(
-            np.concatenate([end, padding]), max_answer_length
-        )[: len(end)]
-        scores.append((start[:, None] + ends_TL).ravel())
-        starts.append(start)
-        ends.append(end)
-    scores = np.concatenate(scores)
-    starts, ends = np.concatenate(starts), np.concatenate(ends)
-    passages = zip(passage_starts, passage_lengths, strict=True)
-    tokens = np.concatenate([start + np.arange(length) for start, length in passages])
+        length = passage_lengths[index]
+        passage = slice(before_passage[index], before_passage[index] + length)
+        start_T = outputs[row]["start"][passage].astype(np.float64)
+        end_T = outputs[row]["end"][passage].astype(np.float64)
+        offsets_T2 = windows.offsets[passage_starts[index] :][:length]
+        is_blank_T = np.diff(num_visible_before[offsets_T2], axis=1)[:, 0] == 0
+        start_T[is_blank_T | ~has_max_context[index]] = end_T[is_blank_T] = -np.inf
+        padded_end = np.concatenate([end_T, np.full(max_answer_length, -np.inf)])
+        following_ends = np.lib.stride_tricks.sliding_window_view(padded_end, max_answer_length)
+        tokens.append(passage_starts[index] + np.arange(length))
+        starts.append(start_T)
+        ends.append(end_T)
+        scores.append((start_T[:, None] + following_ends[:length]).ravel())
+    tokens, starts, ends, scores = map(np.concatenate, (tokens, starts, ends, scores))
     for index in np.argsort(-scores, kind="stable"):
         if scores[index] == -np.inf:
             return
-        first, extra = divmod(int(index), max_answer_length)
-        last = first + extra
+        first, num_following = divmod(int(index), max_answer_length)
+        last = first + num_following
         yield TokenSpan(tokens[first], tokens[last], float(starts[first]), float(ends[last]))
 
 
@@ -269,8 +268,13 @@ class Span(Kind):
     def answers(self, columns: Sequence[list], rows: Any, outputs: Sequence):
         settings = replace(self.settings, num_best=2)  # only the best candidate is returned
         return [
-            {"answer": each.text, "start": each.start, "end": each.start + len(each.text)}
-            | {"score": each.score, "no_answer_score": each.no_answer_score}
+            {
+                "answer": each.text,
+                "start": each.start,
+                "end": each.start + len(each.text),
+                "score": each.score,
+                "no_answer_score": each.no_answer_score,
+            }
             for each in predict_answers(columns[1], rows, outputs, settings)
         ]
 
@@ -287,8 +291,6 @@ class Span(Kind):
     @classmethod
     def findings(cls, task: Any, examples: Sequence, predictions: Sequence):
         """Returns the questions with a score below 1, and for SQuAD 2.0 a confusion matrix."""
-        from markupsafe import Markup
-
         from bert_keras.reports.evaluation import Findings, confusion_matrix
 
         errors, pairs = [], []
@@ -300,26 +302,26 @@ class Span(Kind):
                 continue
             probability = next(c.probability for c in prediction.candidates if c.text == text)
             golds = list(dict.fromkeys(answer.text for answer in question.answers))
-            context = Markup("{}<br>{}").format(question.question, _mark_context(question, text))
-            cells = [context, " / ".join(golds) or NONE, text or NONE, probability, f"{score:.2f}"]
+            cells = [question.question, _excerpt(question), " / ".join(golds) or NONE, text or NONE]
+            cells += [probability, f"{score:.2f}"]
             errors.append(((1.0 - score) * probability, cells))
         matrix = []
         if task.allows_no_answer:
             matrix = [confusion_matrix("Answer or none", pairs, [ANSWER, NONE])]
         title = task.score_of_one.replace("_", "-").upper()
-        columns = ["question and context", "gold", "predicted", "probability", title]
-        order = "the largest errors first; gold answers are green, predicted red, both violet"
-        return Findings(matrix, columns, errors, order)
+        columns = ["question", "context", "gold", "predicted", "probability", title]
+        return Findings(matrix, columns, errors, "the largest errors first")
 
 
 def _pairs(label: Any) -> Iterable:
-    """Returns the pairs (start, text) of the answers in a label."""
+    """Returns the pairs (start, text) of a label: None, a pair, several pairs, or SQuAD's dict."""
     if isinstance(label, Mapping):
         starts, texts = label["answer_start"], label["text"]
         return [(starts, texts)] if isinstance(texts, str) else zip(starts, texts, strict=True)
-    pairs = () if label is None else label
-    is_one = not isinstance(pairs, str) and any(isinstance(each, str) for each in pairs)
-    return [pairs] if is_one else pairs
+    if label is None:
+        return []
+    is_one_pair = not isinstance(label, str) and any(isinstance(each, str) for each in label)
+    return [label] if is_one_pair else label
 
 
 def span_losses() -> dict[str, Any]:
@@ -331,24 +333,9 @@ def span_losses() -> dict[str, Any]:
     return {"loss": dict.fromkeys(weights, loss), "loss_weights": weights}
 
 
-def _mark_context(question: Question, predicted: str) -> "Markup":
-    """Returns the context around the gold answers, with them and the predicted answer marked."""
-    from markupsafe import Markup
-
-    from bert_keras.reports.page import mark
-
-    context = question.context
-    golds = [range(each.start, each.start + len(each.text)) for each in question.answers]
-    positions = (i for gold in golds for i in gold if 0 <= i < len(context))
-    marks = dict.fromkeys(positions, "good")
-    starts = [match.start() for match in re.finditer(re.escape(predicted), context) if predicted]
-    gold_start = golds[0].start if golds else 0
-    for start in sorted(starts, key=lambda start: abs(start - gold_start))[:1]:  # the nearest one
-        for position in range(start, start + len(predicted)):
-            marks[position] = "both" if position in marks else "bad"
-    first = max(0, min(marks, default=0) - MARGIN)
-    last = min(len(context), max(marks, default=0) + MARGIN)
-    edges = [i for i in range(first + 1, last) if marks.get(i) != marks.get(i - 1)]
-    spans = itertools.pairwise([first, *edges, last])
-    text = Markup("").join(mark(context[start:end], marks.get(start, "")) for start, end in spans)
-    return Markup("{}{}{}").format("… " * bool(first), text, " …" * (last < len(context)))
+def _excerpt(question: Question) -> str:
+    """Returns the context from `MARGIN` characters before its answers to `MARGIN` after them."""
+    context, starts = question.context, [answer.start for answer in question.answers]
+    first = max(0, min(starts, default=0) - MARGIN)
+    last = max((answer.start + len(answer.text) for answer in question.answers), default=0) + MARGIN
+    return "… " * (first > 0) + context[first:last] + " …" * (last < len(context))

@@ -3,7 +3,7 @@
 from collections.abc import Mapping, Sequence
 from itertools import chain, pairwise
 from operator import itemgetter
-from typing import TYPE_CHECKING, Any, ClassVar
+from typing import Any, ClassVar
 
 import numpy as np
 
@@ -12,8 +12,6 @@ from bert_keras.kinds.classifier import MULTI_LABEL, SINGLE_LABEL
 from bert_keras.kinds.kind import Kind, softmax
 from bert_keras.kinds.span import NONE, with_marks
 from bert_keras.kinds.words import (
-    OUTSIDE,
-    TAG,
     Sentence,
     TaggedWords,
     bio_tags,
@@ -23,9 +21,6 @@ from bert_keras.kinds.words import (
     tokenize_words,
 )
 from bert_keras.text.columns import as_list, check_num_columns, checked_columns, checked_list
-
-if TYPE_CHECKING:
-    from markupsafe import Markup
 
 
 def word_logits(rows: TaggedWords, outputs: Sequence[np.ndarray]) -> list[np.ndarray]:
@@ -58,13 +53,6 @@ class Tagger(Kind):
     example_labels = '["O", "B-PER", "I-PER"]'
     ids_rank = 2
 
-    @classmethod
-    def check_new_labels(cls, labels: Sequence[str], *, source: str):
-        super().check_new_labels(labels, source=source)
-        wrong = [label for label in labels if not TAG.fullmatch(label)]
-        if OUTSIDE in labels and wrong:
-            raise InputError(f"labels has {wrong[:1]}; expected O, B-TYPE and I-TYPE")
-
     def encoded(self, columns: Sequence[list], labels: Any = None):
         check_num_columns(columns, 1, 1)
         (texts,) = columns
@@ -76,14 +64,16 @@ class Tagger(Kind):
             texts = [checked_columns(words)[0] for words in texts]
             sentences = [Sentence(tuple(words), None, 0, 1) for words in texts]
             tokens = tokenize_words(sentences, self.tokenizer)
-            # Positions in the text that joins the words by spaces, as `answers` does
+            # The characters of each word in the text that `answers` joins by spaces
             ends = [np.cumsum([len(word) + 1 for word in words], dtype=int) - 1 for words in texts]
-            lengths = np.array([len(word) for words in texts for word in words], int)
-            spans_W2 = np.concatenate(ends)[:, None] - np.outer(lengths, (1, 0))
+            ends_W = np.concatenate(ends)
+            lengths_W = np.array([len(word) for words in texts for word in words], int)
+            spans_W2 = np.stack([ends_W - lengths_W, ends_W], axis=1)
         label_ids = np.full(len(tokens.starts), -1, np.int32)
         if labels is not None:
             names, num_words = self.metadata.labels, np.diff(tokens.word_bounds).tolist()
-            labels = [t if isinstance(t, (list, tuple)) else [t] for t in as_list(labels)]
+            labels = as_list(labels)
+            labels = [tags if isinstance(tags, (list, tuple)) else [tags] for tags in labels]
             for index, (tags, count) in enumerate(zip(labels, num_words, strict=True)):
                 location = f"text [{index}]"
                 if len(tags) != count:
@@ -135,26 +125,33 @@ class Tagger(Kind):
     def findings(cls, task: Any, examples: Sequence, predictions: Sequence):
         """Returns the scores of entity types, a confusion matrix of types, and wrong sentences."""
         from bert_keras.reports.evaluation import Findings, confusion_matrix, label_scores
-        from bert_keras.reports.page import mark
 
         sets, pairs, errors = [], [], []
         for sentence, tags in zip(examples, predictions, strict=True):
             gold, predicted = set(find_entities(sentence.tags or ())), set(find_entities(tags))
             sets.append((gold, predicted))
-            types = [{entity[:2]: entity[2] for entity in found} for found in (gold, predicted)]
-            pairs += [tuple(each.get(span, NONE) for each in types) for span in types[0] | types[1]]
+            gold_types = {(start, end): entity_type for start, end, entity_type in gold}
+            predicted_types = {(start, end): entity_type for start, end, entity_type in predicted}
+            for span in gold_types | predicted_types:
+                pairs.append((gold_types.get(span, NONE), predicted_types.get(span, NONE)))
             if gold != predicted:
-                cells = [mark("", note=f"line {sentence.line}")]
-                for shown, correct in ((gold, predicted), (predicted, gold)):
-                    cells.append(_mark_entities(sentence, shown, correct, task.word_separator))
+                cells = [f"line {sentence.line}", task.word_separator.join(sentence.words)]
+                for entities in (gold, predicted):
+                    texts = [
+                        f"{task.word_separator.join(sentence.words[start:end])} ({entity_type})"
+                        for start, end, entity_type in sorted(entities)
+                    ]
+                    cells.append(", ".join(texts))
                 errors.append((len(gold ^ predicted), cells))
         names = sorted(set(chain.from_iterable(pairs)) - {NONE})
         sections = [
             label_scores("Types", sets, label=itemgetter(2)),
             confusion_matrix("Types of entities with the same words", pairs, [*names, NONE]),
         ]
-        order = "sentences with the most wrong entities first; correct entities are green"
-        return Findings(sections, ["sentence", "gold", "predicted"], errors, order)
+        columns = ["example", "sentence", "gold", "predicted"]
+        return Findings(
+            sections, columns, errors, "the sentences with the most wrong entities first"
+        )
 
 
 class FeatureTagger(Tagger):
@@ -167,19 +164,3 @@ class FeatureTagger(Tagger):
     transformers_class = head_weight = signatures = ""
     weight_names: ClassVar = {}
     answers_texts = False
-
-
-def _mark_entities(sentence: Sentence, shown: set, correct: set, separator: str) -> "Markup":
-    from markupsafe import Markup
-
-    from bert_keras.reports.page import mark
-
-    starts = {start: (end, entity_type) for start, end, entity_type in shown}
-    parts, position = [], 0
-    while position < len(sentence.words):
-        end, entity_type = starts.get(position, (position + 1, ""))
-        color = "good" if (position, end, entity_type) in correct else "bad"
-        text = separator.join(sentence.words[position:end])
-        parts.append(mark(f"{text} ", color, note=entity_type) if entity_type else mark(text))
-        position = end
-    return Markup(separator).join(parts)

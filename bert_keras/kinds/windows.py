@@ -56,13 +56,12 @@ class Question:
 
     @property
     def misplaced(self) -> str:
-        """States where its first answer should be and is not, for error messages."""
+        """An error message: where its first answer should be, and what the context has there."""
         if not self.answers:
             return f"{self.location} has no answer"
         text, start = self.answers[0].text, self.answers[0].start
-        there, position = self.context[max(start, 0) :][: len(text)], self.context.find(text)
-        hint = f"; it occurs at {position}" if position >= 0 and text.strip() else ""
-        where = f"at character {start}, where {quoted(there)} stands{hint}"
+        found = self.context[max(start, 0) :][: len(text)]
+        where = f"at character {start}, where {quoted(found)} stands"
         return f"{self.location}: the answer {quoted(text)} is not {where}"
 
 
@@ -110,14 +109,18 @@ def make_windows(
     """Makes the windows of questions; a context of several questions is tokenized only once.
 
     Args:
+        questions: The questions and their contexts.
+        tokenizer: The tokenizer of the model.
         max_length: Maximum number of tokens of a window, special tokens included.
         stride: Tokens between the starts of two windows of a context.
         max_question_length: Maximum number of tokens of a question; it is cut at its end.
     """
     num_specials = tokenizer.vocabulary.num_specials(2)
-    contexts: dict[str, int] = {}  # distinct context -> its index
-    context_Q = np.array([contexts.setdefault(q.context, len(contexts)) for q in questions])
-    ids, offsets, num_tokens = _tokenize(list(contexts), tokenizer)
+    context_indices: dict[str, int] = {}  # of distinct contexts
+    for question in questions:
+        context_indices.setdefault(question.context, len(context_indices))
+    context_Q = np.array([context_indices[question.context] for question in questions])
+    ids, offsets, num_tokens = _tokenize(list(context_indices), tokenizer)
     question_ids, num_question_tokens = tokenizer.flat_ids([q.question for q in questions])
 
     context_starts_Q = (np.cumsum(num_tokens) - num_tokens)[context_Q]
@@ -162,9 +165,10 @@ def make_windows(
 def find_max_context(starts: np.ndarray, lengths: np.ndarray) -> list[np.ndarray]:
     """Returns for each window which of its tokens have the most context there, bool [length].
 
-    A window scores a token by the number of tokens to its left or right in the window, whichever is
-    smaller, plus 0.01 times the length of the window. The earliest window wins a tie
-    (run_squad.py, `_check_is_max_context`). `starts` ascend from 0.
+    The context of a token in a window is the number of tokens to its left or to its right in the
+    window, whichever is smaller, plus 0.01 times the length of the window. The earliest window wins
+    a tie (run_squad.py, `_check_is_max_context`). `starts` and `lengths`, in tokens, describe the
+    windows of one context; `starts` ascend from 0.
     """
     tokens = np.arange(starts[-1] + lengths[-1])
     left = tokens - starts[:, None]

@@ -25,7 +25,7 @@ Entity = tuple[int, int, str]  # index of the first word, index after the last w
 
 @dataclass(frozen=True)
 class Sentence:
-    """One sentence."""
+    """A sentence of a file, divided into words."""
 
     words: tuple[str, ...]
     tags: tuple[str, ...] | None  # one for each word; None if the file has words only
@@ -34,7 +34,11 @@ class Sentence:
 
 
 def find_entities(tags: Sequence[str]) -> Iterator[Entity]:
-    """Yields the entities of a sentence; an I- tag after O or another type, or NOUN, starts one."""
+    """Yields the entities of a sentence.
+
+    A tag without a prefix, such as NOUN, starts an entity, and so does an I- tag after O or after
+    another type.
+    """
     start, entity_type = 0, ""  # "" outside of an entity
     for index, tag in enumerate([*tags, OUTSIDE]):
         prefix, _, tag_type = tag.partition("-") if TAG.fullmatch(tag) else ("B", "", tag)
@@ -46,7 +50,7 @@ def find_entities(tags: Sequence[str]) -> Iterator[Entity]:
 
 
 def bio_tags(labels: Sequence[str]) -> list[str]:
-    """Returns labels as BIO tags; with O, adjacent words of the same label are one entity."""
+    """Returns labels as BIO tags. If O is a label, "PER" becomes "I-PER", otherwise "B-PER"."""
     prefix = "I" if OUTSIDE in labels else "B"
     return [label if TAG.fullmatch(label) else f"{prefix}-{label}" for label in labels]
 
@@ -129,13 +133,15 @@ def make_rows(
 ) -> WordWindows:
     """Divides each sentence into one or more rows of at most `limit` tokens.
 
-    `documents`, int [N], has the document index of each sentence, ascending. If it is given, rows
-    are filled with the tokens before and after the sentence in its document, equally many if
-    possible.
-
     The rows of a sentence that is too long start `limit // 2` tokens apart, and the last row ends
     with the sentence. A word is predicted in the row whose middle is nearest, where it has the most
     context (google-research/bert run_squad.py, `_check_is_max_context`).
+
+    Args:
+        tokens: The tokens of N sentences.
+        limit: The most tokens of a row, without special tokens.
+        documents: Int [N], the document of each sentence, ascending. If given, rows are filled with
+            tokens before and after the sentence from its document, equally many if possible.
     """
     starts, ends = tokens.bounds[:-1], tokens.bounds[1:]
     documents = np.arange(len(starts)) if documents is None else documents
@@ -148,6 +154,7 @@ def make_rows(
 
     stride = max(limit // 2, 1)
     num_rows = 1 + -(-np.maximum(text_ends - text_starts - limit, 0) // stride)
+    # For each row: its sentence, and its number among the rows of this sentence
     sentences = np.repeat(np.arange(len(num_rows)), num_rows)
     nth = np.arange(len(sentences)) - np.repeat(np.cumsum(num_rows) - num_rows, num_rows)
     lengths = np.minimum(text_ends - text_starts, limit)[sentences]
