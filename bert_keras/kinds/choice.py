@@ -80,16 +80,27 @@ class Choice(Kind):
     @classmethod
     def findings(cls, task: Any, examples: Sequence, predictions: Sequence):
         """Returns a confusion matrix of the choices, and the examples with a wrong choice."""
+        from markupsafe import Markup
+
         from bert_keras.reports import evaluation
+        from bert_keras.reports.page import mark
 
         pairs, errors = [], []
         for example, (choice, probabilities) in zip(examples, predictions, strict=True):
             pairs.append((str(example.label), str(choice)))
-            if example.label != choice:
-                context = f"{example.context} {example.start}".strip()
-                endings = [example.endings[example.label], example.endings[choice]]
-                errors.append((probabilities[choice], [context, *endings, probabilities[choice]]))
+            if example.label == choice:
+                continue
+            marks = {example.label: "good", choice: "bad"}
+            endings = [
+                Markup("<div>{} {}</div>").format(
+                    mark(text, marks.get(index, "")), mark("", note=f"{probabilities[index]:.2f}")
+                )
+                for index, text in enumerate(example.endings)
+            ]
+            text = f"{example.context} {example.start}".strip()
+            cells = [text, Markup("").join(endings), probabilities[choice]]
+            errors.append((probabilities[choice], cells))
         names = [str(index) for index in range(len(predictions[0].probabilities))]
         matrix = evaluation.confusion_matrix("Number of the ending", pairs, names)
-        columns = ["context", "correct ending", "chosen ending", "probability"]
+        columns = ["context", "endings (green: correct, red: chosen)", "probability"]
         return evaluation.Findings([matrix], columns, errors, "the most probable predictions first")

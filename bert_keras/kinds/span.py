@@ -1,11 +1,13 @@
 """Question answering: the span of a passage that answers a question (Devlin et al. 2018, 4.2)."""
 
+import itertools
+import re
 import unicodedata
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, fields, replace
 from functools import cached_property
 from operator import index as index_of
-from typing import Any, ClassVar, NamedTuple
+from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple
 
 import numpy as np
 
@@ -22,6 +24,9 @@ from bert_keras.kinds.windows import (
     make_windows,
 )
 from bert_keras.text.columns import as_list, check_num_columns, checked_columns
+
+if TYPE_CHECKING:
+    from markupsafe import Markup
 
 MARGIN = 300  # characters that a report shows before and after the answers in a context
 ANSWER, NONE = "answer", "none"
@@ -291,6 +296,8 @@ class Span(Kind):
     @classmethod
     def findings(cls, task: Any, examples: Sequence, predictions: Sequence):
         """Returns the questions with a score below 1, and for SQuAD 2.0 a confusion matrix."""
+        from markupsafe import Markup
+
         from bert_keras.reports.evaluation import Findings, confusion_matrix
 
         errors, pairs = [], []
@@ -302,15 +309,16 @@ class Span(Kind):
                 continue
             probability = next(c.probability for c in prediction.candidates if c.text == text)
             golds = list(dict.fromkeys(answer.text for answer in question.answers))
-            cells = [question.question, _excerpt(question), " / ".join(golds) or NONE, text or NONE]
-            cells += [probability, f"{score:.2f}"]
+            context = Markup("{}<br>{}").format(question.question, _mark_context(question, text))
+            cells = [context, " / ".join(golds) or NONE, text or NONE, probability, f"{score:.2f}"]
             errors.append(((1.0 - score) * probability, cells))
         matrix = []
         if task.allows_no_answer:
             matrix = [confusion_matrix("Answer or none", pairs, [ANSWER, NONE])]
         title = task.score_of_one.replace("_", "-").upper()
-        columns = ["question", "context", "gold", "predicted", "probability", title]
-        return Findings(matrix, columns, errors, "the largest errors first")
+        columns = ["question and context", "gold", "predicted", "probability", title]
+        order = "the largest errors first; gold answers are green, predicted red, both violet"
+        return Findings(matrix, columns, errors, order)
 
 
 def _pairs(label: Any) -> Iterable:
@@ -333,9 +341,24 @@ def span_losses() -> dict[str, Any]:
     return {"loss": dict.fromkeys(weights, loss), "loss_weights": weights}
 
 
-def _excerpt(question: Question) -> str:
-    """Returns the context from `MARGIN` characters before its answers to `MARGIN` after them."""
-    context, starts = question.context, [answer.start for answer in question.answers]
-    first = max(0, min(starts, default=0) - MARGIN)
-    last = max((answer.start + len(answer.text) for answer in question.answers), default=0) + MARGIN
-    return "… " * (first > 0) + context[first:last] + " …" * (last < len(context))
+def _mark_context(question: Question, predicted: str) -> "Markup":
+    """Returns the context around the gold answers, with them and the predicted answer marked."""
+    from markupsafe import Markup
+
+    from bert_keras.reports.page import mark
+
+    context = question.context
+    golds = [range(each.start, each.start + len(each.text)) for each in question.answers]
+    positions = (i for gold in golds for i in gold if 0 <= i < len(context))
+    marks = dict.fromkeys(positions, "good")
+    starts = [match.start() for match in re.finditer(re.escape(predicted), context) if predicted]
+    gold_start = golds[0].start if golds else 0
+    for start in sorted(starts, key=lambda start: abs(start - gold_start))[:1]:  # the nearest one
+        for position in range(start, start + len(predicted)):
+            marks[position] = "both" if position in marks else "bad"
+    first = max(0, min(marks, default=0) - MARGIN)
+    last = min(len(context), max(marks, default=0) + MARGIN)
+    edges = [i for i in range(first + 1, last) if marks.get(i) != marks.get(i - 1)]
+    spans = itertools.pairwise([first, *edges, last])
+    text = Markup("").join(mark(context[start:end], marks.get(start, "")) for start, end in spans)
+    return Markup("{}{}{}").format("… " * bool(first), text, " …" * (last < len(context)))

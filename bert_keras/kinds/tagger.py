@@ -3,7 +3,7 @@
 from collections.abc import Mapping, Sequence
 from itertools import chain, pairwise
 from operator import itemgetter
-from typing import Any, ClassVar
+from typing import TYPE_CHECKING, Any, ClassVar
 
 import numpy as np
 
@@ -12,6 +12,8 @@ from bert_keras.kinds.classifier import MULTI_LABEL, SINGLE_LABEL
 from bert_keras.kinds.kind import Kind, softmax
 from bert_keras.kinds.span import NONE, with_marks
 from bert_keras.kinds.words import (
+    OUTSIDE,
+    TAG,
     Sentence,
     TaggedWords,
     bio_tags,
@@ -21,6 +23,9 @@ from bert_keras.kinds.words import (
     tokenize_words,
 )
 from bert_keras.text.columns import as_list, check_num_columns, checked_columns, checked_list
+
+if TYPE_CHECKING:
+    from markupsafe import Markup
 
 
 def word_logits(rows: TaggedWords, outputs: Sequence[np.ndarray]) -> list[np.ndarray]:
@@ -52,6 +57,13 @@ class Tagger(Kind):
     answers_texts = True
     example_labels = '["O", "B-PER", "I-PER"]'
     ids_rank = 2
+
+    @classmethod
+    def check_new_labels(cls, labels: Sequence[str], *, source: str):
+        super().check_new_labels(labels, source=source)
+        wrong = [label for label in labels if not TAG.fullmatch(label)]
+        if OUTSIDE in labels and wrong:
+            raise InputError(f"labels has {wrong[:1]}; expected O, B-TYPE and I-TYPE")
 
     def encoded(self, columns: Sequence[list], labels: Any = None):
         check_num_columns(columns, 1, 1)
@@ -125,33 +137,26 @@ class Tagger(Kind):
     def findings(cls, task: Any, examples: Sequence, predictions: Sequence):
         """Returns the scores of entity types, a confusion matrix of types, and wrong sentences."""
         from bert_keras.reports.evaluation import Findings, confusion_matrix, label_scores
+        from bert_keras.reports.page import mark
 
         sets, pairs, errors = [], [], []
         for sentence, tags in zip(examples, predictions, strict=True):
             gold, predicted = set(find_entities(sentence.tags or ())), set(find_entities(tags))
             sets.append((gold, predicted))
-            gold_types = {(start, end): entity_type for start, end, entity_type in gold}
-            predicted_types = {(start, end): entity_type for start, end, entity_type in predicted}
-            for span in gold_types | predicted_types:
-                pairs.append((gold_types.get(span, NONE), predicted_types.get(span, NONE)))
+            types = [{entity[:2]: entity[2] for entity in found} for found in (gold, predicted)]
+            pairs += [tuple(each.get(span, NONE) for each in types) for span in types[0] | types[1]]
             if gold != predicted:
-                cells = [f"line {sentence.line}", task.word_separator.join(sentence.words)]
-                for entities in (gold, predicted):
-                    texts = [
-                        f"{task.word_separator.join(sentence.words[start:end])} ({entity_type})"
-                        for start, end, entity_type in sorted(entities)
-                    ]
-                    cells.append(", ".join(texts))
+                cells = [mark("", note=f"line {sentence.line}")]
+                for shown, correct in ((gold, predicted), (predicted, gold)):
+                    cells.append(_mark_entities(sentence, shown, correct, task.word_separator))
                 errors.append((len(gold ^ predicted), cells))
         names = sorted(set(chain.from_iterable(pairs)) - {NONE})
         sections = [
             label_scores("Types", sets, label=itemgetter(2)),
             confusion_matrix("Types of entities with the same words", pairs, [*names, NONE]),
         ]
-        columns = ["example", "sentence", "gold", "predicted"]
-        return Findings(
-            sections, columns, errors, "the sentences with the most wrong entities first"
-        )
+        order = "sentences with the most wrong entities first; correct entities are green"
+        return Findings(sections, ["sentence", "gold", "predicted"], errors, order)
 
 
 class FeatureTagger(Tagger):
@@ -164,3 +169,19 @@ class FeatureTagger(Tagger):
     transformers_class = head_weight = signatures = ""
     weight_names: ClassVar = {}
     answers_texts = False
+
+
+def _mark_entities(sentence: Sentence, shown: set, correct: set, separator: str) -> "Markup":
+    from markupsafe import Markup
+
+    from bert_keras.reports.page import mark
+
+    starts = {start: (end, entity_type) for start, end, entity_type in shown}
+    parts, position = [], 0
+    while position < len(sentence.words):
+        end, entity_type = starts.get(position, (position + 1, ""))
+        color = "good" if (position, end, entity_type) in correct else "bad"
+        text = separator.join(sentence.words[position:end])
+        parts.append(mark(f"{text} ", color, note=entity_type) if entity_type else mark(text))
+        position = end
+    return Markup(separator).join(parts)

@@ -73,7 +73,7 @@ def shown(value: Value) -> str:
 
 
 def mark(text: str, color: str = "", *, note: str = "") -> Markup:
-    """Returns a text with the background "good", "bad" or "", and a note in small print."""
+    """Returns a text with the background "good", "bad", "both" or "", and a note in small print."""
     small = Markup("<small>{}</small>").format(note) if note else ""
     form = '<mark class="{color}">{text}{small}</mark>' if color else "{text}{small}"
     return Markup(form).format(color=color, text=text, small=small)

@@ -34,7 +34,8 @@ class Page:
         rows = (re.findall("<tr.*?</tr>", table, re.S) for table in tables)
         self.tables = [[texts_in(row, "t[dh]") for row in each] for each in rows]
         marks = re.findall('<mark class="(.*?)">(.*?)</mark>', text, re.S)
-        self.marks = [(kind, html.unescape(inner)) for kind, inner in marks]
+        parts = ((kind, re.split("<[^>]*>", inner)) for kind, inner in marks)
+        self.marks = [(kind, html.unescape(each)) for kind, cut in parts for each in cut if each]
         self.text = text
 
 
@@ -94,22 +95,24 @@ def test_multiple_choice(page_of):
     chosen = [ChoicePrediction(0, [0.7, 0.1, 0.1, 0.1]), ChoicePrediction(1, [0.1, 0.7, 0.1, 0.1])]
     page = page_of(SWAG_TASK, swag_examples, chosen)
     assert page.tables[0][2] == ["1", "1 50.0%", "1 50.0%", "0 ", "0 ", "2"]
-    assert page.tables[1][1] == ["He eats. She", "runs", "a & b", "0.7000"]
+    assert page.marks == [("bad", "a & b"), ("good", "runs")]
+    assert page.tables[1][1][0] == "He eats. She"
 
 
 def answer(text, probability, odds=None):
     return Prediction(text, odds, (Candidate(text, probability, 1.0, 1.0),))
 
 
-def test_answers_with_an_excerpt_of_the_context(page_of):
+def test_answers_are_marked_in_the_context(page_of):
     context = "x" * 400 + " Denver Broncos came, and Denver left." + "y" * 400
     answers = (Answer("Denver Broncos", 401),)
     question = Question(id="1", question="Who came?", context=context, answers=answers)
     predictions = [answer("Broncos came", 0.25), answer("Denver Broncos", 0.5)]
     page = page_of(SQUAD_TASKS["squad1"], [question] * 2, predictions)
     (half,) = page.tables[0][1:]
-    excerpt = f"… {context[101:715]} …"
-    assert half == ["Who came?", excerpt, "Denver Broncos", "Broncos came", "0.2500", "0.50"]
+    assert half[1:] == ["Denver Broncos", "Broncos came", "0.2500", "0.50"]
+    assert page.marks == [("good", "Denver "), ("both", "Broncos"), ("bad", " came")]
+    assert half[0].startswith("Who came?… xxx") and half[0].endswith("yyy …")
 
 
 def test_unanswerable_questions(page_of):
@@ -119,7 +122,7 @@ def test_unanswerable_questions(page_of):
     page = page_of(SQUAD_TASKS["squad2"], [answerable, unanswerable, answerable], predictions)
     confusion = page.tables[0][1:]
     assert confusion == [["answer", "1 50.0%", "1 50.0%", "2"], ["none", "1 100.0%", "0 ", "1"]]
-    assert [row[2:4] for row in page.tables[1][1:]] == [["some", "none"], ["none", "text"]]
+    assert [row[1:3] for row in page.tables[1][1:]] == [["some", "none"], ["none", "text"]]
 
 
 def test_entities(page_of):
@@ -130,8 +133,11 @@ def test_entities(page_of):
     types, confusion, errors = page.tables
     assert types[2] == ["PER", "0.5000", "0.5000", "0.5000", "2", "2"]
     assert confusion[2] == ["PER", "0 ", "1 50.0%", "1 50.0%", "2"]
-    golds, predicted = "Ada Lovelace (PER), <London> (LOC)", "Ada (PER), <London> (LOC)"
-    assert errors[1:] == [["line 7", "Ada Lovelace saw <London>", golds, predicted]]
+    assert errors[1][0] == "line 7"
+    assert page.marks == [
+        *[("bad", "Ada Lovelace "), ("bad", "PER"), ("good", "<London> "), ("good", "LOC")],
+        *[("bad", "Ada "), ("bad", "PER"), ("good", "<London> "), ("good", "LOC")],
+    ]
 
 
 def test_sentence_pairs_have_ranks(page_of):
