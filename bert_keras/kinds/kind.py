@@ -125,7 +125,7 @@ class Kind:
     @classmethod
     def ask(cls, model: Any, columns: tuple[list[str], ...]) -> list[tuple[str, dict]]:
         """Returns, for each row of `columns`, its texts in one line and the model's answer."""
-        answers = model.predict(columns if len(columns) > 1 else columns[0], verbose=0)
+        answers = model.predict(columns if len(columns) > 1 else next(iter(columns)), verbose=0)
         lines = [" | ".join(texts) for texts in zip(*columns, strict=True)]
         return list(zip(lines, answers, strict=True))
 
