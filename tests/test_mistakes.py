@@ -50,6 +50,7 @@ MODELS = {
     "encoder": "BertEncoder",
     "sentences": "BertSentenceEncoder",
     "electra": "BertReplacedTokenPretrainer",
+    "short": "BertEncoder",
 }
 
 
@@ -65,7 +66,8 @@ def folder(tmp_path_factory):
     labels = {"labels": ("neg", "pos"), "text_columns": (), "config": {"max_positions": 16}}
     tokenizer = WordPieceTokenizer(tiny_vocabulary())
     for name, model in MODELS.items():
-        random_model(model, **labels).save_pretrained(folder / name, tokenizer=tokenizer)
+        fields = {"config": {"max_positions": 8}, "max_length": 8} if name == "short" else labels
+        random_model(model, **fields).save_pretrained(folder / name, tokenizer=tokenizer)
     model = random_model("BertClassifier", **labels)
     model.save_pretrained(folder / "hf", tokenizer=tokenizer, format="huggingface")
     (folder / "hf" / "tokenizer.json").unlink()
@@ -87,8 +89,11 @@ FINETUNE = (
     "--recipe demo --max-length 12"
 )
 SST2 = "finetune sst2 --from pretrainer --output new --max-length 9"
-NER = "finetune ner --from pretrainer --output new"
-SQUAD = "finetune squad1 --from pretrainer --train no-answers.json --output new"
+NER = "finetune ner --from pretrainer --output new --max-length 9"
+SQUAD = (
+    "finetune squad1 --from pretrainer --train no-answers.json --output new "
+    "--set max_length=16 max_question_length=4"
+)
 PRETRAIN = "pretrain demo --records records --output new"
 EVALUATE = "evaluate classifier --task classification --data train.tsv --set max_length=12"
 PREDICT = (
@@ -177,12 +182,15 @@ EARLY = {  # answered without TensorFlow
     FINETUNE + " --batch-size 0": "expected a whole number, at least 1, not '0'",
     EXPORT + " --variant int8": "--variant needs --data",
     EXPORT: "set KERAS_BACKEND=tensorflow",
+    "serve classifier": "bert-keras export classifier NAME",
+    "serve saved": "give saved/damaged",
     "serve saved/damaged --port TAKEN": "TAKEN",
     "serve saved/damaged --port 70000": "70000",
     "serve saved/damaged --host 192.0.2.1": "192.0.2.1",
     "serve saved/damaged --timeout 0": "seconds is 0.0",
     # Files
     FINETUNE + " --train trian.tsv": "did you mean 'train.tsv'?",
+    FINETUNE + " --train trian.tsv --from short": "the encoder reads 8 tokens",
     FINETUNE + " --train full": "--train full is a folder; give it as --data full",
     FINETUNE + " --data full": "give either --data DIR, or --train FILE",
     FINETUNE.replace("--train train.tsv", ""): "give either --data DIR, or --train FILE",

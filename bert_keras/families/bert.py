@@ -47,8 +47,10 @@ FAMILY = Family(
     },
     hub_names=(
         *("google-bert/bert-base-uncased", "google-bert/bert-base-cased"),
-        *("google-bert/bert-large-uncased", "google-bert/bert-base-multilingual-cased"),
-        *("klue/bert-base", "skt/kobert-base-v1", "sentence-transformers/all-MiniLM-L6-v2"),
+        *("google-bert/bert-large-uncased", "google-bert/bert-large-cased"),
+        *("google-bert/bert-base-multilingual-cased", "klue/bert-base", "skt/kobert-base-v1"),
+        *(f"sentence-transformers/all-MiniLM-L{num_layers}-v2" for num_layers in (6, 12)),
+        "BAAI/bge-base-en-v1.5",
         *(f"google/bert_uncased_{name}_A-{_SIZES[name].num_heads}" for name in _NAMES),
     ),
     class_prefix="Bert",
