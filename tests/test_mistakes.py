@@ -114,7 +114,6 @@ MISTAKES = {
     PRETRAIN + " --output full": "full exists",
     FINETUNE.replace("new", "run"): "max_length was 11 and is now 12",
     PREDICT.replace("new.tsv", "./train.tsv"): "is the file of --data",
-    PREDICT + " --submission new.zip": "AX.tsv",
     EXPORT + " --serving-config full": "full",
     # Models and records
     PRETRAIN + " --records exported": "exported",

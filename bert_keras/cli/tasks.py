@@ -93,20 +93,18 @@ def evaluate(options: argparse.Namespace) -> None:
     option("--split", "NAME", "split of a folder or of tfds:NAME", "test"),
     CHANGES,
     option("-o --output", "FILE", "file of predictions for --data (default: stdout)", type=FILE),
-    option("--submission", "ZIP", "zip of --output's folder for GLUE's server", type=FILE),
     examples="""
   bert-keras predict runs/sst2/model "a good film"
   bert-keras predict saved_models/sst2 "a good film"
   bert-keras predict google-bert/bert-base-uncased "The capital of France is [MASK]."
   bert-keras predict runs/mrpc/model --data glue/MRPC --output MRPC.tsv
-  bert-keras predict runs/mnli/model --data glue/MNLI --split ax \\
-    --output predictions/AX.tsv --submission submission.zip""",
+  bert-keras predict runs/mnli/model --data glue/MNLI --split ax --output AX.tsv""",
 )
 def predict(options: argparse.Namespace) -> None:
     """Print the answers of a model to texts, or its predictions for a file."""
     if bool(options.texts) == bool(options.data):
         raise InputError('give either texts, such as predict MODEL "a text", or --data FILE')
-    unused = ("json",) if options.data else ("task", "changes", "output", "submission")
+    unused = ("json",) if options.data else ("task", "changes", "output")
     for name in unused:
         if getattr(options, name):
             given = "--set" if name == "changes" else f"--{name}"
@@ -170,26 +168,19 @@ def _text_columns(
 
 
 def _predict_file(options: argparse.Namespace) -> None:
-    output = options.output or "-"
+    output = options.output or "-"  # the standard output
     if os.path.realpath(options.data) == os.path.realpath(output):
         raise InputError(f"--output {output} is the file of --data; name another file")
     check_examples(task_examples, **values(options, "model", *EXAMPLES))
     start_keras(options)
-    from bert_keras.downstream.glue import check_submission, write_submission
     from bert_keras.runs.evaluate import predict_examples
 
-    folder, file = os.path.split(os.path.abspath(output))
-    if options.submission:
-        check_submission(folder, new=file)
     task, examples, predicted = predict_examples(options.model, **values(options, *EXAMPLES))
     place = "the standard output" if output == "-" else output
     replaced = " (replaced)" if os.path.isfile(output) else ""
     task.write_predictions(output, examples, predicted)
     counts = f"{len(examples):,} in {place}{replaced}"
     print_field("predictions", counts, file=messages_beside(output))
-    if options.submission:
-        write_submission(folder, options.submission)
-        print_field("submission", options.submission)
 
 
 @command(
