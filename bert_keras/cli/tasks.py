@@ -40,7 +40,7 @@ OF_THE_MODEL = f"{TASK_HELP} (default: the task of the model)"
 TASK = option("--task", "TASK", OF_THE_MODEL, type=TASK_NAME)
 DATA = "file of the task, or a folder or tfds:NAME from which --split is read"
 EXAMPLES = ("data", "task", "split", "changes")  # arguments of `evaluate`
-VECTORS = checked(partial(check_output, suffix=(".npy", ".parquet")))
+VECTORS = checked(partial(check_output, suffix=".npy"))
 CHANGES = option(
     "--set", "FIELD=VALUE", "settings, see finetune TASK --help", [], dest="changes", nargs="+"
 )
@@ -186,7 +186,7 @@ def _predict_file(options: argparse.Namespace) -> None:
 @command(
     MODEL,
     required("--data", "FILE", "UTF-8 file with a text on each line", type=checked(check_no_table)),
-    required("-o --output", "FILE", "a .npy file, or a .parquet file with the texts", type=VECTORS),
+    required("-o --output", "FILE", ".npy file to write", type=VECTORS),
     option("--dimensions", "N", "number of values of each embedding (default: all)", type=count),
     option("--prompt", "NAME", "prompt before each text (default: the prompt of the model)"),
     examples="  bert-keras embed runs/sts/model --data lines.txt --output vectors.npy",
