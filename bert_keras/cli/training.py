@@ -260,7 +260,7 @@ def _finetuning_data(options: argparse.Namespace) -> str | dict[str, str]:
 
 @program.command(
     option("table", "TABLE", TABLES, choices=tuple(EXPERIMENTS)),
-    option("--scale", "SCALE", "tiny (an hour), small or paper (GPUs)", "tiny", choices=(*SCALES,)),
+    option("--scale", "SCALE", "tiny (an hour) or small (hours)", "tiny", choices=(*SCALES,)),
     required("--data", "DIR", "folder with corpus/*.txt, glue/MNLI, squad, ..."),
     option("-o --output", "DIR", "folder of all runs (required without --dry-run)"),
     flag("--dry-run", "print the stages and their steps and write nothing"),

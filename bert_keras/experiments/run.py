@@ -1,7 +1,6 @@
 """Runs an experiment: vocabulary, records, pretraining, fine-tuning and the report."""
 
 import dataclasses
-import math
 import os
 import statistics
 import sys
@@ -13,7 +12,7 @@ from bert_keras.distribution.strategy import check_one_machine
 from bert_keras.downstream.catalog import named_task
 from bert_keras.downstream.task import Task
 from bert_keras.experiments.experiments import Arm, Experiment, ScoreColumn, slug
-from bert_keras.experiments.scales import Phase, Scale
+from bert_keras.experiments.scales import Scale
 from bert_keras.files import StrPath, file_sha256, json_object, write_json
 from bert_keras.reports.page import Report, Section, Table
 from bert_keras.runs.finetune import finetune
@@ -67,6 +66,8 @@ def reproduce(experiment: Experiment, scale: Scale, *, data: StrPath, output: St
     """Runs an experiment, or continues an interrupted one with the same arguments.
 
     Args:
+        experiment: The table to reproduce.
+        scale: The sizes and recipes of all its runs.
         data: A folder with corpus/*.txt and folders of tasks.
         output: The folder to write. Its report is rewritten after each cell.
     """
@@ -110,9 +111,9 @@ def plan(experiment: Experiment, scale: Scale, *, data: StrPath) -> str:
     _, files, missing = experiment.inputs(data)
     rows: list[list[str]] = []
     for name, arm in experiment.models.items():
-        for phase in scale.pretraining(arm):
-            stage = f"pretrain {name}, size {phase.recipe.size}, length {phase.max_length}"
-            rows.append([stage, f"to step {phase.recipe.end:,}"])
+        (recipe,) = scale.pretraining(arm)
+        stage = f"pretrain {name}, size {recipe.size}, length {scale.max_length}"
+        rows.append([stage, f"{recipe.end:,} steps"])
     for column in experiment.columns:
         if column.name in files:
             _, recipe = cell_task(scale, experiment.arms[0], column)
@@ -125,7 +126,7 @@ def plan(experiment: Experiment, scale: Scale, *, data: StrPath) -> str:
 
 @dataclass(frozen=True)
 class Runs:
-    """The folder of an experiment: vocab.txt, records-LENGTH, pretrain/MODEL/LENGTH-STEP and
+    """The folder of an experiment: vocab.txt, records, pretrain/MODEL/step-STEP and
     finetune/ARM/COLUMN. Its methods return existing results and compute missing results.
     """
 
@@ -134,32 +135,38 @@ class Runs:
     corpus: list[str]
     files: Mapping[str, dict[str, str]]  # the file of each split, by the name of a column
 
-    def records(self, phase: Phase) -> Path:
-        """Returns the folder of the records for a phase of pretraining."""
-        folder, vocabulary = self.folder / f"records-{phase.max_length}", self.folder / "vocab.txt"
-        if not vocabulary.is_file():
-            train_vocabulary(self.corpus, size=self.scale.vocab_size).save(vocabulary)
+    def records(self) -> Path:
+        """Returns the folder of the records, with which a vocabulary is learned."""
+        folder, vocabulary_file = self.folder / "records", self.folder / "vocab.txt"
+        if not vocabulary_file.is_file():
+            train_vocabulary(self.corpus, size=self.scale.vocab_size).save(vocabulary_file)
         if not folder.is_dir():
-            names = ("duplicates", "held_out_rate", "seed")
-            shared = {name: getattr(self.scale, name) for name in names}
-            lengths = {"max_length": phase.max_length, "max_predictions": 0}
-            settings = BuildSettings(objective="nsp", **lengths, **shared)
-            vocabulary = Vocabulary.from_file(vocabulary)
+            settings = BuildSettings(
+                objective="nsp",
+                max_length=self.scale.max_length,
+                max_predictions=0,
+                duplicates=self.scale.duplicates,
+                held_out_rate=self.scale.held_out_rate,
+                seed=self.scale.seed,
+            )
+            vocabulary = Vocabulary.from_file(vocabulary_file)
             build(self.corpus, vocabulary=vocabulary, output=folder, settings=settings)
         return folder
 
     def pretrained(
         self, name: str, arm: Arm, *, ends: Iterable[int]
     ) -> tuple[dict[int, Path], dict]:
-        """Pretrains the model of an arm; returns {step: folder} and the scores of the last step."""
+        """Pretrains the model of an arm and saves it at the steps `ends`.
+
+        Returns the folder of the model at each of these steps, and the scores of the last step.
+        """
         start, scores, models = None, {}, {}
-        for phase in self.scale.pretraining(arm, ends=ends):
-            end = phase.recipe.end
-            folder = self.folder / "pretrain" / name / f"{phase.max_length}-{end}"
+        for recipe in self.scale.pretraining(arm, ends=ends):
+            folder = self.folder / "pretrain" / name / f"step-{recipe.end}"
             if (scores := read_scores(folder)) is None:
-                inputs = {"records": self.records(phase), "pretrained": start}
-                scores = pretrain(phase.recipe, **inputs, output=folder).scores
-            models[end] = start = folder / "model"
+                inputs = {"records": self.records(), "pretrained": start}
+                scores = pretrain(recipe, **inputs, output=folder).scores
+            models[recipe.end] = start = folder / "model"
         return models, scores
 
     def score(self, arm: Arm, column: ScoreColumn, *, model: Path) -> Score:
@@ -241,14 +248,8 @@ def _score_table(results: Results) -> Table:
 
 
 def _pretraining_table(results: Results) -> Table:
-    """Returns the scores of the pretrained models, with perplexities if the paper has them."""
-    arms, models = results.experiment.models, results.pretrainings
+    """Returns the scores of the pretrained models."""
+    models = results.pretrainings
     names = dict.fromkeys(name for scores in models.values() for name in scores)
     header = ["model", *(name.replace("_", " ") for name in names)]
-    rows = [[model, *map(scores.get, names)] for model, scores in models.items()]
-    if all(arm.perplexity for arm in arms.values()):
-        header += ["perplexity of masked tokens", "perplexity, paper"]
-        for row, (model, scores) in zip(rows, models.items(), strict=True):
-            loss = scores.get("held_out_masked_lm_loss", math.nan)
-            row += [math.exp(loss), arms[model].perplexity]
-    return Table(header, rows)
+    return Table(header, [[model, *map(scores.get, names)] for model, scores in models.items()])

@@ -115,7 +115,7 @@ def _check_arms_of_table5(output):
     }  # fmt: skip
     pretrained = {
         path.parents[1].name: type(load_model(path)).__name__
-        for path in (output / "pretrain").glob("*/32-6/model")
+        for path in (output / "pretrain").glob("*/step-6/model")
     }
     kinds = {"bert": "BertPretrainer", "masked-lm": "BertMaskedLM", "left-to-right": "BertMaskedLM"}
     assert pretrained == kinds
@@ -124,17 +124,17 @@ def _check_arms_of_table5(output):
 def _check_steps(output):
     """A pretraining in three parts saves a model after each, from which an arm starts."""
     steps = sorted(path.name for path in (output / "pretrain" / "bert").iterdir())
-    assert steps == ["32-4", "32-5", "32-6"]
+    assert steps == ["step-4", "step-5", "step-6"]
     for share, step in ((60, 4), (80, 5), (100, 6)):
         (recipe,) = output.glob(f"finetune/bert-{share}-*/*/lr-*/*/recipe.json")
-        assert f"pretrain/bert/32-{step}/model" in recipe.read_text()
+        assert f"pretrain/bert/step-{step}/model" in recipe.read_text()
 
 
 def test_a_plan_lists_arms_steps_and_runs(data, scale):
     text = plan(SHORT, scale, data=data)
     lines = [" ".join(line.split()) for line in text.splitlines()]
     assert "No NSP, + BiLSTM" in lines[0] and "QNLI is omitted" in text
-    assert "pretrain masked-lm, size L-1_H-8_A-2, length 32 to step 6" in lines
+    assert "pretrain masked-lm, size L-1_H-8_A-2, length 32 6 steps" in lines
     assert "fine-tune MNLI-m, 2 epochs 2 runs" in lines
 
 
