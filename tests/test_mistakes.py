@@ -150,6 +150,7 @@ MISTAKES = {
     PREDICT + " --set max_length=99": "99",
     "predict pretrainer 'it was good'": "no [MASK]",
     "predict encoder good": "predicts nothing",
+    "predict sentences film": "compares 2 texts",
     "embed sentences --data blank.txt --output new.npy": "no text",
     "embed sentences --data words.txt --output new.npy --prompt query": "query",
     "inspect encoder a b film -o new.html": "3 texts",
@@ -212,7 +213,6 @@ EARLY = {  # answered without TensorFlow
     "predict classifier text --task ner": "--task has no effect with texts",
     "predict ./clasifier text": "did you mean 'classifier'?",
     "predict records text": "records is a folder of records",
-    "predict sentences film": "compares 2 texts",
     PREDICT + " --json": "--json has no effect with --data",
 }
 

@@ -4,14 +4,10 @@ import argparse
 import contextlib
 import json
 import os
-from collections.abc import Sequence
 from functools import partial
 from typing import Any
 
 from bert_keras.arguments import checked, count, flag, option, required
-from bert_keras.checkpoints import native
-from bert_keras.checkpoints.formats import detect_format
-from bert_keras.checkpoints.hub import locate
 from bert_keras.cli.program import (
     FILE,
     MODEL,
@@ -32,7 +28,6 @@ from bert_keras.files import (
     refuse_existing,
 )
 from bert_keras.kinds.kind import Asked, Kind
-from bert_keras.kinds.known import KINDS
 from bert_keras.runs.settings import check_examples, task_examples
 from bert_keras.serving.version_folder import METADATA, exported_folder
 
@@ -112,59 +107,37 @@ def predict(options: argparse.Namespace) -> None:
     if options.data:
         _predict_file(options)
         return
-    if not _is_exported(options.model):
-        _check_texts(options.model, options.texts)
-        start_keras(options)
-    kind, answers = _ask_model(options.model, options.texts)
+    kind, answers = _ask_model(options)
     if options.json:
         text = json.dumps([answer for _, answer in answers], indent=2, ensure_ascii=False)
-    else:
-        pairs = [(line, asked) for asked, answer in answers for line in kind.lines(answer)]
-        lines = [line if len(answers) == 1 else f"{line}    {asked}" for line, asked in pairs]
-        text = "\n".join(lines)
-    print(printable(text))
+        print(printable(text))
+        return
+    for asked, answer in answers:
+        for line in kind.lines(answer):
+            print(printable(line if len(answers) == 1 else f"{line}    {asked}"))
 
 
-def _ask_model(name: str, texts: Sequence[str]) -> tuple[type[Kind], Asked]:
+def _ask_model(options: argparse.Namespace) -> tuple[type[Kind], Asked]:
     """Returns the kind of a model, and its answer for each text, pair or question."""
-    if _is_exported(name):
+    name, texts = options.model, options.texts
+    is_exported = (exported_folder(name) / METADATA).is_file()
+    if is_exported:
         from bert_keras.serving.litert import load_exported
 
         model: Any = load_exported(name)
         kind, metadata = type(model.kind), model.metadata
     else:
+        start_keras(options)
         from bert_keras.checkpoints.checkpoint import require_vocabulary
         from bert_keras.models.loading import load_model
 
         model = load_model(name)
         tokenizer = require_vocabulary(model.tokenizer, source=name)
         kind, metadata = model.kind, model.stored_metadata(tokenizer)
-    columns = _text_columns(kind, texts, num_columns=len(metadata.text_columns), source=name)
-    return kind, kind.ask(model, columns)
-
-
-def _is_exported(name: str) -> bool:
-    """Returns whether `name` is a version folder of an export, or the folder of all versions."""
-    return (exported_folder(name) / METADATA).is_file()
-
-
-def _check_texts(name: str, texts: Sequence[str]) -> None:
-    """Raises the errors of `_ask_model` that need no Keras, if the files name the model class."""
-    folder = locate(name)
-    if detect_format(folder) is native:
-        metadata = native.read_metadata(folder)
-        kind = KINDS.get(metadata.model, Kind)
-        _text_columns(kind, texts, num_columns=len(metadata.text_columns), source=name)
-    elif (folder / "1_Pooling").is_dir():  # a model of sentence-transformers
-        _text_columns(KINDS["BertSentenceEncoder"], texts, num_columns=0, source=name)
-
-
-def _text_columns(
-    kind: type[Kind], texts: Sequence[str], *, num_columns: int, source: str
-) -> tuple[list[str], ...]:
     if not kind.answers_texts:
-        raise InputError(f"{source} is a {kind.model}, which predicts nothing; fine-tune it")
-    return kind.columns_of_words(texts, num_columns=num_columns, source=source)
+        raise InputError(f"{name} is a {kind.model}, which predicts nothing; fine-tune it")
+    columns = kind.columns_of_words(texts, num_columns=len(metadata.text_columns), source=name)
+    return kind, kind.ask(model, columns)
 
 
 def _predict_file(options: argparse.Namespace) -> None:

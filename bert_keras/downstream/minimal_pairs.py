@@ -1,16 +1,13 @@
-"""Scores minimal pairs of sentences by their (pseudo-)log-likelihood, without fine-tuning."""
+"""Scores minimal pairs of sentences by their pseudo-log-likelihood, without fine-tuning."""
 
 from collections import defaultdict
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
 
 import numpy as np
-from keras import ops
 
 from bert_keras.data.encoded import EncodedTexts
-from bert_keras.data.objectives import next_tokens
 from bert_keras.downstream.predictor import Predictor
 from bert_keras.downstream.table import required_text, table_rows
 from bert_keras.downstream.task import Scores
@@ -53,16 +50,18 @@ def read_pairs(data: StrPath) -> list[MinimalPair]:
 
 def pair_scores(pairs: Sequence[MinimalPair], differences: Sequence[float]) -> Scores:
     """Returns the mean accuracy of each group's paradigms; differences above 0 are correct."""
-    hits, members = defaultdict(list), {level: defaultdict(set) for level in GROUPS}
+    is_correct = defaultdict(list)  # paradigm -> a boolean for each pair
+    paradigms_of = {level: defaultdict(set) for level in GROUPS}  # level -> group -> paradigms
     for pair, difference in zip(pairs, differences, strict=True):
-        hits[pair.groups["paradigm"]].append(difference > 0)
-        for level, name in pair.groups.items():
-            members[level][name].add(pair.groups["paradigm"])
-    shares = {paradigm: float(np.mean(values)) for paradigm, values in hits.items()}
-    scores = {"accuracy": float(np.mean(list(shares.values())))}
-    for level, groups in members.items():
-        for name, paradigms in sorted(groups.items()):
-            scores[f"{level} {name}"] = float(np.mean([shares[each] for each in sorted(paradigms)]))
+        is_correct[pair.groups["paradigm"]].append(difference > 0)
+        for level, group in pair.groups.items():
+            paradigms_of[level][group].add(pair.groups["paradigm"])
+    accuracies = {paradigm: float(np.mean(values)) for paradigm, values in is_correct.items()}
+    scores = {"accuracy": float(np.mean(list(accuracies.values())))}
+    for level, groups in paradigms_of.items():
+        for group, paradigms in sorted(groups.items()):
+            mean = np.mean([accuracies[each] for each in sorted(paradigms)])
+            scores[f"{level} {group}"] = float(mean)
     return scores
 
 
@@ -100,46 +99,44 @@ class _MaskedTokens(EncodedTexts):
         return inputs | {"masked_lm_positions": positions_B1}, targets_B1
 
 
-class _NextTokens(EncodedTexts):
-    """Sentences in which each token is predicted from the tokens before it."""
-
-    def batch(self, rows: np.ndarray) -> tuple:
-        inputs, targets, weights = next_tokens(super().batch(rows)[0])
-        is_text_BP = targets["masked_lm"] != self.vocabulary.sep_id
-        return inputs, targets["masked_lm"], weights["masked_lm"] * is_text_BP
-
-
 def log_likelihoods(model: Pretrained, texts: Sequence[str]) -> list[float]:
-    """Returns the log-likelihood of each text under a language model.
+    """Returns the pseudo-log-likelihood of each text (Salazar et al. 2020).
 
-    A masked-LM model gives the pseudo-log-likelihood of Salazar et al. 2020: it masks one token at
-    a time, predicts it from all other tokens, and sums the log-probabilities. A causal model
-    predicts each token from the tokens before it. Special tokens are read but not scored.
+    It is the sum of the log-probabilities of the tokens, each of which is masked by itself and
+    predicted from all other tokens. Special tokens are read but not scored.
     """
-    if not isinstance(model, MaskedLMModel) or model.tokenizer is None:
-        raise InputError(f"the model is a {type(model).__name__}; expected one with masked_lm")
+    is_masked_lm = isinstance(model, MaskedLMModel) and not model.config.is_causal
+    if not is_masked_lm or model.tokenizer is None:
+        raise InputError(f"the model is a {type(model).__name__}; expected a masked LM, not causal")
     max_length = model.stored_metadata(None).max_length
-    settings: dict[str, Any] = {"vocabulary": model.tokenizer.vocabulary, "max_length": max_length}
-    ids = list(map(tuple, model.tokenizer.ids_batch(texts)))
-    # Equal texts share a row, because in different batches they could be rounded differently.
+    ids = [tuple(each) for each in model.tokenizer.ids_batch(texts)]
+    # Equal texts are scored once, because in different batches they could be rounded differently.
     sentences = list(dict.fromkeys(ids))
-    encoded, sentence_of_row = _NextTokens(texts=(sentences,), **settings), range(len(sentences))
-    longest = int(encoded.full_lengths.max(initial=1))
+    num_specials = model.tokenizer.vocabulary.num_specials(1)
+    longest = max(len(each) for each in sentences) + num_specials
     if longest > max_length:
         raise InputError(f"a text has {longest:,} tokens; the model reads at most {max_length:,}")
-    if not model.config.is_causal:
-        positions = [position for each in sentences for position in range(1, len(each) + 1)]
-        masked = ([each for each in sentences for _ in each],)
-        sentence_of_row = np.repeat(sentence_of_row, list(map(len, sentences)))
-        encoded = _MaskedTokens(texts=masked, positions=np.array(positions, np.int32), **settings)
-    size = max(1, TOKENS_PER_BATCH // longest)
+    rows, positions, sentence_of_row = [], [], []
+    for index, sentence in enumerate(sentences):
+        for position in range(1, len(sentence) + 1):
+            rows.append(sentence)
+            positions.append(position)
+            sentence_of_row.append(index)
+    encoded = _MaskedTokens(
+        texts=(rows,),
+        positions=np.array(positions, np.int32),
+        vocabulary=model.tokenizer.vocabulary,
+        max_length=max_length,
+    )
 
-    def forward(model, inputs, targets_BP, weights_BP=1.0):
-        logits_BPV = model(inputs, training=False)["masked_lm"]
-        losses_BP = MaskedLMLoss().call(targets_BP, logits_BPV)
-        return -ops.sum(losses_BP * weights_BP, axis=1), None
+    def forward(model, inputs, targets_B1):
+        logits_B1V = model(inputs, training=False)["masked_lm"]
+        return -MaskedLMLoss().call(targets_B1, logits_B1V)[:, 0], None
 
-    sums, _ = Predictor(model, forward=forward)(encoded, batch_size=size, stage="score")
-    totals = np.bincount(sentence_of_row, weights=sums, minlength=len(sentences)).tolist()
-    total_of = dict(zip(sentences, totals, strict=True))
-    return [total_of[each] for each in ids]
+    batch_size = max(1, TOKENS_PER_BATCH // longest)
+    likelihoods, _ = Predictor(model, forward=forward)(
+        encoded, batch_size=batch_size, stage="score"
+    )
+    sums = np.bincount(sentence_of_row, weights=likelihoods, minlength=len(sentences)).tolist()
+    sum_of_sentence = dict(zip(sentences, sums, strict=True))
+    return [sum_of_sentence[each] for each in ids]

@@ -26,13 +26,6 @@ class Row(NamedTuple):
     values: dict[str, Any]  # column -> text
 
 
-class Line(NamedTuple):
-    """A line of a file with separators; in a .csv file, a quoted text may contain line ends."""
-
-    location: str  # "FILE, line N"
-    fields: list[str]
-
-
 def table_rows(
     path: StrPath,
     *,
@@ -56,8 +49,8 @@ def table_rows(
             names of `columns`, it is still a header.
         skips_broken: Whether to skip rows with a wrong number of columns. Their number is printed.
         lists: Columns of JSON and TFDS that may be lists; their texts are joined by commas.
-        keeps_blank: Whether a blank row is an example, as in a file to predict. A blank line is
-            then an error, unless the table has one column or the line is at the end.
+        keeps_blank: Whether a row whose texts are all empty is an example, as in a file to predict.
+            In a table of one column, a blank line is such a row; other blank lines are skipped.
     """
     settings = columns if isinstance(columns, Mapping) else {}
     needed = list(chain(*settings.values())) if settings else list(columns)
@@ -69,13 +62,7 @@ def table_rows(
         rows = _object_rows(_json_objects(path), lists)
     elif suffix in WITH_HEADER:
         lines = _csv_lines(path, needed) if suffix == ".csv" else _tab_lines(path)
-        rows = _rows_below_header(
-            lines,
-            columns=needed,
-            headerless=headerless,
-            skips_broken=skips_broken,
-            keeps_blank=keeps_blank,
-        )
+        rows = _rows_below_header(lines, needed, headerless, skips_broken, keeps_blank)
     else:
         raise InputError(f"{path} is not a .tsv, .txt, .csv, .jsonl or .json file; rename it")
     is_empty = True
@@ -103,13 +90,14 @@ def _missing_column(
     return InputError(f"{place} has no column {column!r}, only {existing}; {hint}")
 
 
-def _tab_lines(path: StrPath) -> Iterator[Line]:
+def _tab_lines(path: StrPath) -> Iterator[tuple[str, list[str]]]:
+    """Yields the location and the fields of each line."""
     for number, text in enumerate(text_lines(path), start=1):
-        yield Line(f"{path}, line {number}", text.split("\t"))
+        yield f"{path}, line {number}", text.split("\t")
 
 
-def _csv_lines(path: StrPath, columns: Sequence[str]) -> Iterator[Line]:
-    """Yields the lines, divided by the separator that gives the header the most known columns."""
+def _csv_lines(path: StrPath, columns: Sequence[str]) -> Iterator[tuple[str, list[str]]]:
+    """Same as `_tab_lines`; chooses the separator with which the header has most of `columns`."""
     header = next(iter(text_lines(path)), "")
 
     def count_columns(separator: str) -> tuple[int, int]:
@@ -124,7 +112,7 @@ def _csv_lines(path: StrPath, columns: Sequence[str]) -> Iterator[Line]:
     first_line = 1  # of the row that the reader reads
     try:
         for fields in reader:
-            yield Line(f"{path}, line {reader.line_num}", fields)
+            yield f"{path}, line {reader.line_num}", fields
             first_line = reader.line_num + 1
     except csv.Error as error:
         location = f"{path}, line {first_line}"
@@ -132,8 +120,7 @@ def _csv_lines(path: StrPath, columns: Sequence[str]) -> Iterator[Line]:
 
 
 def _rows_below_header(
-    lines: Iterable[Line],
-    *,
+    lines: Iterable[tuple[str, list[str]]],
     columns: Sequence[str],
     headerless: Sequence[str],
     skips_broken: bool,
@@ -142,7 +129,6 @@ def _rows_below_header(
     """Yields the rows of a file with separators; the arguments are those of `table_rows`."""
     header: Sequence[str] = ()
     repeated: list[str] = []  # names of several columns
-    blank = ""  # location of a blank line, which may only be at the end of the file
     skipped: list[str] = []  # locations
     for location, fields in lines:
         fields = fields or [""]  # the csv module returns no field for a blank line
@@ -153,20 +139,18 @@ def _rows_below_header(
             if has_header:
                 continue
         has_all_columns = len(fields) == len(header)
-        is_row = any(fields) or (keeps_blank and has_all_columns)
-        if not is_row:
-            blank = location if keeps_blank else ""
-        elif has_all_columns and not blank and not repeated:
+        if not any(fields) and not (keeps_blank and has_all_columns):
+            continue
+        if has_all_columns and not repeated:
             yield Row(location, dict(zip(header, fields, strict=True)))
         elif skips_broken:
             skipped.append(location)
         else:
-            width = counted(1 if blank else len(fields), "column")
             hint = "in a .csv file, quote texts that contain the separator"
             if repeated:
                 hint = f"two columns are {repeated[0]!r}, rename one"
-            found = f"{blank or location} has {width}, the header {len(header)}"
-            raise InputError(f"{found}; {hint}")
+            width = counted(len(fields), "column")
+            raise InputError(f"{location} has {width}, the header {len(header)}; {hint}")
     if skipped:
         rows = counted(len(skipped), "row")
         print(f"skipped {rows} of another width; the first is {skipped[0]}", file=sys.stderr)

@@ -217,18 +217,14 @@ def rank_passages(
     Returns:
         The indices and cosines of the passages, [Q, K], where K is the smaller of `cutoff` and P.
     """
-    cutoff = min(cutoff, len(passages_PE))
-    indices_QK, cosines_QK = [], []
+    indices, cosines = [], []  # of each part of S queries: [S, K]
     step = max(1, max_cosines // len(passages_PE))
     for start in range(0, len(queries_QE), step):
         cosines_SP = queries_QE[start : start + step] @ passages_PE.T
-        kth_S1 = -np.partition(-cosines_SP, cutoff - 1, axis=1)[:, cutoff - 1 : cutoff]
-        for cosines_P, kth in zip(cosines_SP, kth_S1, strict=True):
-            candidates = np.flatnonzero(cosines_P >= kth)
-            order = np.argsort(-cosines_P[candidates], kind="stable")[:cutoff]
-            indices_QK.append(candidates[order])
-            cosines_QK.append(cosines_P[candidates[order]])
-    return np.array(indices_QK), np.array(cosines_QK)
+        order_SK = np.argsort(-cosines_SP, axis=1, kind="stable")[:, :cutoff]
+        indices.append(order_SK)
+        cosines.append(np.take_along_axis(cosines_SP, order_SK, axis=1))
+    return np.concatenate(indices), np.concatenate(cosines)
 
 
 def ranking_scores(
