@@ -171,6 +171,7 @@ EARLY = {  # answered without TensorFlow
     "evaluate --model m": "no argument is called --model; did you mean 'MODEL'?",
     "convert m new --format hugging-face": "did you mean 'huggingface'?",
     "reproduce table99": "table5, table6, c1",
+    "reproduce table6 --scale small --data . --output new": "known: table5, c1, c2, labels",
     FINETUNE + " --lr 1": "no argument is called --lr; did you mean '--learning-rate'?",
     FINETUNE + " --num_train_epochs 3": "did you mean '--epochs'?",
     FINETUNE + " --recipe papr": "did you mean 'paper'?",

@@ -165,7 +165,7 @@ def _predict_file(options: argparse.Namespace) -> None:
     examples="  bert-keras embed runs/sts/model --data lines.txt --output vectors.npy",
 )
 def embed(options: argparse.Namespace) -> None:
-    """Write the embedding of each line of a text file; the same command continues a stopped run."""
+    """Write the embedding of each line of a text file."""
     check_exists(options.data, expected="a file with a text on each line")
     refuse_existing(options.output)
     start_keras(options)

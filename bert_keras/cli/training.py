@@ -12,7 +12,7 @@ from bert_keras.checkpoints import keras_hub_preset
 from bert_keras.checkpoints.formats import detect_format, stored_config
 from bert_keras.checkpoints.hub import locate
 from bert_keras.downstream.table import is_tfds
-from bert_keras.errors import InputError, print_field
+from bert_keras.errors import InputError, check_name, print_field
 from bert_keras.experiments.experiments import EXPERIMENTS
 from bert_keras.experiments.scales import SCALES
 from bert_keras.families import preset
@@ -24,37 +24,25 @@ from bert_keras.runs.recipes import FINETUNE, PRETRAIN, FinetuneRecipe
 from bert_keras.text.fast_tokenizer import records_vocabulary
 from tfrecords_tools.corpus import corpus_files
 
-# Default recipes of a fine-tuning run, and the models that each is for
-DEFAULT_RECIPES = {
-    "paper": " (hidden sizes from 768)",
-    "small-models": " (smaller sizes, if different)",
-}
-
 
 class SettingsHelp(argparse.Action):
     """Prints the help text with the settings of the task or recipe that precedes --help."""
 
     def __call__(self, parser: Any, namespace: argparse.Namespace, *_: Any) -> None:
-        task = getattr(namespace, "task", None)
-        recipes = DEFAULT_RECIPES if task else {}
-        if namespace.recipe:
-            recipes = {namespace.recipe: ""}
-        shown = set()  # texts FIELD=VALUE, which may be the same in both recipes
-        for recipe, models in recipes.items():
-            others = {"teacher": "teacher", "changes": ()}
-            if task:
-                found = settings.finetune_settings(str(task), recipe, pretrained="", **others)
-            else:
-                found = settings.pretrain_settings(recipe, **others)
-            for each in found:
-                title = f"--set FIELD=VALUE of {type(each).__name__}"
-                if hasattr(each, "batch_size"):
-                    title += f" in the recipe {recipe}{models}"
-                group = parser.add_argument_group(title)
-                for field, text in settings.describe_settings(each).items():
-                    if field not in shown:
-                        group.add_argument(field, metavar=field, help=text.replace("%", "%%"))
-                        shown.add(field)
+        task, recipe, found = getattr(namespace, "task", None), namespace.recipe, ()
+        others = {"teacher": "teacher", "changes": ()}
+        if task:
+            recipe = recipe or "paper"
+            found = settings.finetune_settings(str(task), recipe, pretrained="", **others)
+        elif recipe:
+            found = settings.pretrain_settings(recipe, **others)
+        for each in found:
+            title = f"--set FIELD=VALUE of {type(each).__name__}"
+            if hasattr(each, "batch_size"):
+                title += f" in the recipe {recipe}"
+            group = parser.add_argument_group(title)
+            for field, text in settings.describe_settings(each).items():
+                group.add_argument(field, metavar=field, help=text.replace("%", "%%"))
         parser.print_help()
         parser.exit()
 
@@ -85,11 +73,6 @@ def _changes(options: argparse.Namespace, *names: str) -> list[str]:
     """Returns as FIELD=VALUE the values of --set, and of options such as --seed for one field."""
     given = program.values(options, "learning_rate", "batch_size", "seed", *names)
     return [*options.changes, *(f"{n}={value}" for n, value in given.items() if value is not None)]
-
-
-def _require_output(options: argparse.Namespace) -> None:
-    if not (options.output or options.dry_run):
-        raise InputError("--output DIR is missing; name a new folder")
 
 
 def _print_scores(scores: dict, output: str, *, note: str = "") -> None:
@@ -144,7 +127,8 @@ def demo(options: argparse.Namespace) -> None:
 )
 def pretrain(options: argparse.Namespace) -> None:
     """Pretrain on records with a recipe; the same command continues an interrupted run."""
-    _require_output(options)
+    if not (options.output or options.dry_run):
+        raise InputError("--output DIR is missing; name a new folder")
     changes = _changes(options, "num_steps")
     recipe, teacher = settings.pretrain_settings(
         options.recipe, teacher=options.teacher, changes=changes
@@ -262,22 +246,18 @@ def _finetuning_data(options: argparse.Namespace) -> str | dict[str, str]:
     option("table", "TABLE", TABLES, choices=tuple(EXPERIMENTS)),
     option("--scale", "SCALE", "tiny (an hour) or small (hours)", "tiny", choices=(*SCALES,)),
     required("--data", "DIR", "folder with corpus/*.txt, glue/MNLI, squad, ..."),
-    option("-o --output", "DIR", "folder of all runs (required without --dry-run)"),
-    flag("--dry-run", "print the stages and their steps and write nothing"),
+    required("-o --output", "DIR", "folder of all runs"),
     *program.DEVICES,
     examples="  bert-keras reproduce table5 --scale small --data data --output table5",
 )
 def reproduce(options: argparse.Namespace) -> None:
     """Repeat a table or figure of the paper; the same command continues an interrupted run."""
-    _require_output(options)
     experiment, scale = EXPERIMENTS[options.table], SCALES[options.scale]
-    scale.experiment(experiment).inputs(options.data)  # raises InputError without data
+    check_name(experiment.name, scale.tables, what=f"table of the scale {options.scale}")
+    experiment.inputs(options.data)  # raises InputError without data
     program.start_keras(options)
-    from bert_keras.experiments.run import plan, reproduce
+    from bert_keras.experiments.run import reproduce
 
-    if options.dry_run:
-        print(plan(experiment, scale, data=options.data))
-        return
     with program.devices(options, trains_several=True):
         reproduce(experiment, scale, data=options.data, output=options.output)
     print_field("report", f"{options.output}/report.html and report.md")

@@ -72,7 +72,6 @@ def reproduce(experiment: Experiment, scale: Scale, *, data: StrPath, output: St
         output: The folder to write. Its report is rewritten after each cell.
     """
     check_one_machine()
-    experiment = scale.experiment(experiment)
     corpus, files, missing = experiment.inputs(data)
     columns = tuple(column for column in experiment.columns if column.name in files)
     for column in columns:  # reports invalid files before hours of pretraining
@@ -103,25 +102,6 @@ def reproduce(experiment: Experiment, scale: Scale, *, data: StrPath, output: St
                 results.scores[arm.name, column.name] = score
                 write_page(folder, results)
     return results
-
-
-def plan(experiment: Experiment, scale: Scale, *, data: StrPath) -> str:
-    """Returns a table of the stages of `reproduce` and their steps; raises the same errors."""
-    experiment = scale.experiment(experiment)
-    _, files, missing = experiment.inputs(data)
-    rows: list[list[str]] = []
-    for name, arm in experiment.models.items():
-        (recipe,) = scale.pretraining(arm)
-        stage = f"pretrain {name}, size {recipe.size}, length {scale.max_length}"
-        rows.append([stage, f"{recipe.end:,} steps"])
-    for column in experiment.columns:
-        if column.name in files:
-            _, recipe = cell_task(scale, experiment.arms[0], column)
-            runs = len(experiment.arms) * scale.num_seeds * len(recipe.learning_rates)
-            rows.append([f"fine-tune {column.name}, {recipe.num_epochs} epochs", f"{runs} runs"])
-    arms = ", ".join(arm.name for arm in experiment.arms)
-    title = f"{experiment.title}; {len(experiment.arms)} arms: {arms}"
-    return "\n".join([title, *missing, *Table(["stage", ""], rows).aligned(first=str.ljust)])
 
 
 @dataclass(frozen=True)

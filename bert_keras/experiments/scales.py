@@ -3,8 +3,7 @@
 from collections.abc import Iterable
 from dataclasses import dataclass, field, replace
 
-from bert_keras.errors import check_name
-from bert_keras.experiments.experiments import EXPERIMENTS, Arm, Experiment
+from bert_keras.experiments.experiments import Arm, Experiment
 from bert_keras.runs import recipes
 from bert_keras.runs.recipes import PRETRAIN, FinetuneRecipe, PretrainRecipe
 from bert_keras.runs.settings import with_changes
@@ -34,13 +33,6 @@ class Scale:
     # FIELD=VALUE changes of an arm, such as large sizes -> the changes that replace them
     stand_ins: dict[str, str] = field(default_factory=dict)
     tables: tuple[str, ...] = ("table5", "table6", "c1", "c2", "labels")  # names of experiments
-    added_arms: dict[str, tuple[Arm, ...]] = field(default_factory=dict)  # experiment -> arms
-
-    def experiment(self, experiment: Experiment) -> Experiment:
-        """Returns an experiment with the arms of this scale; raises InputError if it has none."""
-        check_name(experiment.name, self.tables, what="table of this scale")
-        arms = (*experiment.arms, *self.added_arms.get(experiment.name, ()))
-        return replace(experiment, arms=arms)
 
     def remarks(self, experiment: Experiment) -> list[str]:
         """Returns sentences about what differs from the paper."""
@@ -81,13 +73,6 @@ _WINDOWS = ("max_length=128", "stride=96", "max_question_length=32")  # for SQuA
 # 49.9 % and 60.4 % with 0.1. A learning rate of 3e-3 gave MNLI 48.8 %, 1e-3 gave 50.0 %.
 _CHANGES = {"num_epochs": 5, "max_train_examples": 10_000, "dropout_rate": 0.0}
 _SMALL = _at_rate(1e-3, recipes.LAPTOP_TASKS, **_CHANGES)
-
-# A step of laptop-10min takes 2.13 times the processor time with objective=left-to-right.
-_FEWER_STEPS = ("num_steps=3521", "num_warmup_steps=176")
-_EQUAL_TIME = tuple(
-    replace(arm, name=f"{arm.name}, equal time", pretraining=(*arm.pretraining, *_FEWER_STEPS))
-    for arm in EXPERIMENTS["table5"].arms[2:]
-)
 
 SCALES = {
     # The stddev is about 1 / sqrt(128). With 0.02, some arms stay at the unigram loss by chance.
@@ -144,6 +129,5 @@ SCALES = {
         },
         num_seeds=3,
         tables=("table5", "c1", "c2", "labels"),
-        added_arms={"table5": _EQUAL_TIME},
     ),
 }

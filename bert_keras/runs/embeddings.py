@@ -1,8 +1,6 @@
-"""Writes the embeddings of the lines of a text file, over several runs if one is stopped."""
+"""Writes the embeddings of the lines of a text file."""
 
-import hashlib
 import itertools
-import os
 import sys
 from collections.abc import Iterator
 from pathlib import Path
@@ -14,7 +12,7 @@ from bert_keras import files
 from bert_keras.errors import InputError, check_count, counted
 from bert_keras.models.sentence_encoder import BertSentenceEncoder
 
-CHUNK_TEXTS = 512  # texts that are encoded together; a stopped run repeats at most one chunk
+CHUNK_TEXTS = 512  # number of texts that are in memory at once
 
 
 def write_embeddings(
@@ -26,9 +24,6 @@ def write_embeddings(
     prompt: str | None = None,
 ) -> tuple[int, int]:
     """Writes the embedding of each line that is not blank; returns how many, and their size E.
-
-    The vectors are collected in OUTPUT.partial. If the run is stopped, the next call with the same
-    arguments continues it, and `output` gets the same bytes.
 
     Args:
         texts: A UTF-8 file with a text on each line.
@@ -52,31 +47,16 @@ def write_embeddings(
     encoder = BertSentenceEncoder.from_pretrained(model)
     size = encoder.embedding_size if dimensions is None else dimensions
     prompt_text = encoder.embedding.prompt(name=prompt)
-    arguments = repr((files.file_sha256(texts), encoder.metadata, prompt_text, size))
-    hashed = hashlib.sha256(arguments.encode())
-    for weight in encoder.weights:
-        hashed.update(np.asarray(weight).tobytes())
-    digest = hashed.digest()  # of everything that determines the vectors
-    with files.resumed_folder(output) as (work, result):
-        with work.open("a+b") as file:  # contains the digest, then float32 vectors
-            file.seek(0)
-            stored_digest = file.read(len(digest))
-            if len(stored_digest) < len(digest):  # a new file
-                file.truncate(0)
-                file.write(digest)
-            elif stored_digest != digest:
-                raise InputError(f"{work.parent} contains vectors for other arguments; remove it")
-            chunk_bytes = CHUNK_TEXTS * 4 * size
-            num_done = (file.seek(0, os.SEEK_END) - len(digest)) // chunk_bytes
-            file.truncate(len(digest) + num_done * chunk_bytes)  # removes part of a chunk
-            num_chunks = -(-num_texts // CHUNK_TEXTS)
-            chunks = tqdm(_read_chunks(texts), desc="embed", unit=" chunks", total=num_chunks)
-            for chunk in itertools.islice(chunks, num_done, None):
-                vectors = encoder.encode(chunk, prompt=prompt_text, dimensions=dimensions)
-                file.write(vectors.astype("<f4").tobytes())
-                file.flush()
-        with result.open("wb") as file:
-            np.save(file, np.memmap(work, "<f4", "r", len(digest), (num_texts, size)))
+    num_chunks = -(-num_texts // CHUNK_TEXTS)
+    chunks = tqdm(_read_chunks(texts), desc="embed", unit=" chunks", total=num_chunks)
+    with files.atomic_file(output) as part:
+        vectors_NE = np.lib.format.open_memmap(part, "w+", np.float32, (num_texts, size))
+        start = 0
+        for chunk in chunks:
+            end = start + len(chunk)
+            vectors_NE[start:end] = encoder.encode(chunk, prompt=prompt_text, dimensions=dimensions)
+            start = end
+        vectors_NE.flush()
     return num_texts, size
 
 

@@ -10,7 +10,7 @@ import pytest
 from bert_keras.errors import InputError
 from bert_keras.experiments import run
 from bert_keras.experiments.experiments import EXPERIMENTS
-from bert_keras.experiments.run import plan, reproduce
+from bert_keras.experiments.run import reproduce
 from bert_keras.models.loading import load_model
 from bert_keras.training.loop import StopAfter
 
@@ -128,14 +128,6 @@ def _check_steps(output):
     for share, step in ((60, 4), (80, 5), (100, 6)):
         (recipe,) = output.glob(f"finetune/bert-{share}-*/*/lr-*/*/recipe.json")
         assert f"pretrain/bert/step-{step}/model" in recipe.read_text()
-
-
-def test_a_plan_lists_arms_steps_and_runs(data, scale):
-    text = plan(SHORT, scale, data=data)
-    lines = [" ".join(line.split()) for line in text.splitlines()]
-    assert "No NSP, + BiLSTM" in lines[0] and "QNLI is omitted" in text
-    assert "pretrain masked-lm, size L-1_H-8_A-2, length 32 6 steps" in lines
-    assert "fine-tune MNLI-m, 2 epochs 2 runs" in lines
 
 
 def test_invalid_task_rows_are_reported_before_the_pretraining(data, scale, tmp_path):

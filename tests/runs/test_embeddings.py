@@ -1,6 +1,4 @@
-"""Embeddings of the lines of a file: values, a stopped run, wrong arguments."""
-
-import sys
+"""Embeddings of the lines of a file: values and wrong arguments."""
 
 import keras
 import numpy as np
@@ -8,7 +6,6 @@ import pytest
 
 from bert_keras.cli import main
 from bert_keras.config import BertConfig, EmbeddingConfig
-from bert_keras.errors import InputError
 from bert_keras.models.sentence_encoder import BertSentenceEncoder
 from bert_keras.runs.embeddings import write_embeddings
 from bert_keras.text.tokenizer import WordPieceTokenizer
@@ -66,25 +63,3 @@ def test_dimensions_and_prompt(model, lines, expected, tmp_path, capsys):
     write_embeddings(lines, tmp_path / "queries.npy", model=model, prompt="query")
     queries = BertSentenceEncoder.from_pretrained(model).encode([f"a b {each}" for each in TEXTS])
     np.testing.assert_allclose(np.load(tmp_path / "queries.npy"), queries, atol=1e-6)
-
-
-def test_a_stopped_run_continues(model, lines, tmp_path, monkeypatch):
-    """The new run encodes the missing chunks only, and the file has the same bytes."""
-    write_embeddings(lines, tmp_path / "whole.npy", model=model)
-    output, encode, sizes = tmp_path / "vectors.npy", BertSentenceEncoder.encode, []
-
-    def counted(self, texts, **options):
-        sizes.append(sys.exit() if len(sizes) == 2 else len(texts))
-        return encode(self, texts, **options)
-
-    monkeypatch.setattr(BertSentenceEncoder, "encode", counted)
-    with pytest.raises(SystemExit):
-        write_embeddings(lines, output, model=model)
-    with (tmp_path / "vectors.npy.partial" / "work").open("ab") as partial:
-        partial.write(b"of a killed run")
-    with pytest.raises(InputError):
-        write_embeddings(lines, output, model=model, dimensions=3)
-    sizes.append(0)
-    write_embeddings(lines, output, model=model)
-    assert sizes == [512, 512, 0, 276] and not (tmp_path / "vectors.npy.partial").exists()
-    assert output.read_bytes() == (tmp_path / "whole.npy").read_bytes()
