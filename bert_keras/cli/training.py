@@ -51,7 +51,7 @@ HELP_TEXT = "show this help; after the task or the recipe, also the settings for
 HELP = (("-h", "--help"), {"action": SettingsHelp, "nargs": 0, "help": HELP_TEXT})
 RECIPE = "name of a recipe, see bert-keras list recipes"
 FINETUNE_RECIPE = f"{RECIPE} (default: small-models for hidden sizes below 768, otherwise paper)"
-PRETRAIN_RECIPE = f"laptop-10min and laptop-hour for a laptop, or another {RECIPE}"
+PRETRAIN_RECIPE = "laptop-10min, laptop-hour or another recipe, see bert-keras list recipes"
 HEADING = "hyperparameters (default: as in the recipe)"
 HYPERPARAMETERS = (
     option("--learning-rate", "RATE", "largest learning rate, such as 3e-5", type=float),
@@ -60,7 +60,7 @@ HYPERPARAMETERS = (
     option("--set", "FIELD=VALUE", "other settings, see -h", [], dest="changes", nargs="+"),
 )
 RATES = "learning rates to compare (without values: the rates of the recipe)"
-TABLES = "table5 (tasks), table6 (sizes), c1 (steps), c2 (masking) or labels (labelled examples)"
+TABLES = "table5 (tasks), table6 (sizes), c2 (masking) or labels (labelled examples)"
 FROM = "checkpoint to start from: a folder, or a name as in bert-keras list models"
 SPECIAL = (
     "distillation, devices and errors",
@@ -251,7 +251,7 @@ def _finetuning_data(options: argparse.Namespace) -> str | dict[str, str]:
     examples="  bert-keras reproduce table5 --scale small --data data --output table5",
 )
 def reproduce(options: argparse.Namespace) -> None:
-    """Repeat a table or figure of the paper; the same command continues an interrupted run."""
+    """Repeat a table of the paper; the same command continues an interrupted run."""
     experiment, scale = EXPERIMENTS[options.table], SCALES[options.scale]
     check_name(experiment.name, scale.tables, what=f"table of the scale {options.scale}")
     experiment.inputs(options.data)  # raises InputError without data

@@ -4,7 +4,7 @@ import dataclasses
 import os
 import statistics
 import sys
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -86,19 +86,16 @@ def reproduce(experiment: Experiment, scale: Scale, *, data: StrPath, output: St
     }
     with claimed_output(output, settings) as folder:
         print(*missing, sep="\n", file=sys.stderr)
-        runs, models = Runs(folder, scale, corpus, files), {}
-        steps = {arm.name: scale.step(arm) for arm in experiment.arms}
+        runs = Runs(folder, scale, corpus, files)
+        models: dict[str, Path] = {}  # name of a pretrained model -> its folder
         for name, arm in experiment.models.items():
             print(f"{experiment.name}: pretrain {name}", file=sys.stderr, flush=True)
-            arms = [each for each in experiment.arms if each.pretraining_name == name]
-            ends = [steps[each.name] for each in arms]
-            models[name], results.pretrainings[name] = runs.pretrained(name, arm, ends=ends)
+            models[name], results.pretrainings[name] = runs.pretrained(name, arm)
         for column in columns:
             for arm in experiment.arms:
                 cell = f"{arm.name} on {column.name}"
                 print(f"{experiment.name}: fine-tune {cell}", file=sys.stderr, flush=True)
-                model = models[arm.pretraining_name][steps[arm.name]]
-                score = runs.score(arm, column, model=model)
+                score = runs.score(arm, column, model=models[arm.pretraining_name])
                 results.scores[arm.name, column.name] = score
                 write_page(folder, results)
     return results
@@ -106,7 +103,7 @@ def reproduce(experiment: Experiment, scale: Scale, *, data: StrPath, output: St
 
 @dataclass(frozen=True)
 class Runs:
-    """The folder of an experiment: vocab.txt, records, pretrain/MODEL/step-STEP and
+    """The folder of an experiment: vocab.txt, records, pretrain/MODEL and
     finetune/ARM/COLUMN. Its methods return existing results and compute missing results.
     """
 
@@ -133,21 +130,13 @@ class Runs:
             build(self.corpus, vocabulary=vocabulary, output=folder, settings=settings)
         return folder
 
-    def pretrained(
-        self, name: str, arm: Arm, *, ends: Iterable[int]
-    ) -> tuple[dict[int, Path], dict]:
-        """Pretrains the model of an arm and saves it at the steps `ends`.
-
-        Returns the folder of the model at each of these steps, and the scores of the last step.
-        """
-        start, scores, models = None, {}, {}
-        for recipe in self.scale.pretraining(arm, ends=ends):
-            folder = self.folder / "pretrain" / name / f"step-{recipe.end}"
-            if (scores := read_scores(folder)) is None:
-                inputs = {"records": self.records(), "pretrained": start}
-                scores = pretrain(recipe, **inputs, output=folder).scores
-            models[recipe.end] = start = folder / "model"
-        return models, scores
+    def pretrained(self, name: str, arm: Arm) -> tuple[Path, dict]:
+        """Pretrains the model of an arm; returns its folder and its scores."""
+        folder = self.folder / "pretrain" / name
+        if (scores := read_scores(folder)) is None:
+            recipe = self.scale.pretraining(arm)
+            scores = pretrain(recipe, records=self.records(), output=folder).scores
+        return folder / "model", scores
 
     def score(self, arm: Arm, column: ScoreColumn, *, model: Path) -> Score:
         """Fine-tunes a model on the task of a cell, as a study, and returns its score."""

@@ -1,6 +1,5 @@
 """Defines the scales of experiments: the vocabulary size, records, recipes and seeds."""
 
-from collections.abc import Iterable
 from dataclasses import dataclass, field, replace
 
 from bert_keras.experiments.experiments import Arm, Experiment
@@ -32,30 +31,17 @@ class Scale:
     seed: int = 1  # seed of the records
     # FIELD=VALUE changes of an arm, such as large sizes -> the changes that replace them
     stand_ins: dict[str, str] = field(default_factory=dict)
-    tables: tuple[str, ...] = ("table5", "table6", "c1", "c2", "labels")  # names of experiments
+    tables: tuple[str, ...] = ("table5", "table6", "c2", "labels")  # names of experiments
 
     def remarks(self, experiment: Experiment) -> list[str]:
         """Returns sentences about what differs from the paper."""
         used = {change for arm in experiment.arms for change in arm.pretraining}
         return [f"{new} replaces {old}." for old, new in self.stand_ins.items() if old in used]
 
-    def step(self, arm: Arm) -> int:
-        """Returns the pretraining step from which an arm is fine-tuned."""
-        return max(1, round(arm.step_fraction * self.pretraining(arm)[-1].end))
-
-    def pretraining(self, arm: Arm, *, ends: Iterable[int] = ()) -> list[PretrainRecipe]:
-        """Returns the recipes of an arm's pretraining runs, each of which continues the last one.
-
-        The first runs end at the steps `ends`. Each run reads the records from their beginning.
-        """
+    def pretraining(self, arm: Arm) -> PretrainRecipe:
+        """Returns the pretraining recipe of an arm."""
         changes = [self.stand_ins.get(change, change) for change in arm.pretraining]
-        (recipe,) = with_changes(self.recipe, changes=changes)
-        earlier_ends = sorted(end for end in {*ends} if end < recipe.end)
-        recipes = []
-        for index, last_step in enumerate([*earlier_ends, recipe.last_step]):
-            seed = (recipe.seed + index) % 2**32  # another order of the records
-            recipes.append(replace(recipe, last_step=last_step, seed=seed))
-        return recipes
+        return with_changes(self.recipe, changes=changes)[0]
 
 
 def _at_rate(learning_rate: float, recipe: FinetuneRecipe, **changes) -> FinetuneRecipe:
@@ -128,6 +114,6 @@ SCALES = {
             "ner-features": Tuning(recipe=_TAGGER, changes=_SMALL_TAGGER),
         },
         num_seeds=3,
-        tables=("table5", "c1", "c2", "labels"),
+        tables=("table5", "c2", "labels"),
     ),
 }

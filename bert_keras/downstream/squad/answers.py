@@ -54,11 +54,11 @@ def squad2_scores(
     "NoAns_" of the questions with and without an answer. If predictions have null odds, there are
     also `best_exact` and `best_f1`, and the thresholds that reach them.
     """
-    exact: list[int] = []
-    f1: list[float] = []
+    exact: list[int] = []  # for each question, 0 or 1
+    f1: list[float] = []  # for each question
     for question, prediction in zip(questions, predictions, strict=True):
-        golds = [normalize_answer(answer.text) for answer in question.answers]
-        golds = [gold.split() for gold in golds if gold] or [[]]
+        golds = [normalize_answer(answer.text).split() for answer in question.answers]
+        golds = [words for words in golds if words] or [[]]  # [] stands for "no answer"
         predicted = normalize_answer(prediction.text).split()
         exact.append(int(predicted in golds))
         f1.append(max(_f1(gold, predicted) for gold in golds) if predicted else exact[-1])
@@ -82,12 +82,18 @@ def best_threshold(
 ) -> tuple[float, float]:
     """Returns the best mean score, and the smallest threshold for null odds that reaches it.
 
-    The threshold is 0.0 if "no answer" is best for every question. `scores` are from 0 to 1.
+    The threshold is 0.0 if "no answer" is best for every question. A question whose null odds are
+    above the threshold has no answer.
+
+    Args:
+        scores: The score from 0 to 1 of each prediction, if the question is answered.
+        has_answer: Whether each question has an answer.
+        predictions: The predictions with null odds.
     """
     odds = [each.null_odds or 0.0 for each in predictions]
-    best = current = sum(not has for has in has_answer)
+    best = current = sum(not has for has in has_answer)  # if no question is answered
     threshold = 0.0
-    for row in sorted(range(len(odds)), key=odds.__getitem__):
+    for row in sorted(range(len(odds)), key=odds.__getitem__):  # answers one more question
         if has_answer[row]:
             current += scores[row]
         elif predictions[row].text:
