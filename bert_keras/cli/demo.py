@@ -7,12 +7,8 @@ from collections import Counter
 from collections.abc import Sequence
 from pathlib import Path
 
-from sklearn.feature_extraction.text import TfidfVectorizer
-from sklearn.linear_model import LogisticRegression
-from sklearn.pipeline import make_pipeline
 from tqdm import tqdm
 
-from bert_keras.downstream.table import table_rows
 from bert_keras.errors import InputError, counted
 from bert_keras.files import StrPath, write_text
 from bert_keras.runs.export import export
@@ -42,7 +38,7 @@ def demo(
     num_steps: int | None = None,
     seed: int = 1,
 ) -> Path:
-    """Runs every stage in a new numbered folder, prints its contents and returns it.
+    """Runs every stage in a new numbered folder, prints the next steps and returns the folder.
 
     The classifier predicts to which of the longest documents of the corpus a paragraph belongs.
 
@@ -91,28 +87,19 @@ def _write_records(files: Sequence[StrPath], folder: Path, *, seed: int) -> None
 
 
 def _finetune(folder: Path, *, seed: int) -> None:
-    """Fine-tunes the classifier, and compares its accuracy with simpler classifiers."""
-    files = {split: folder / f"{split}.tsv" for split in ("train", "dev")}
+    """Fine-tunes the classifier and prints its accuracy."""
     scores = finetune(
         "classification",
         "demo",
         pretrained=folder / "pretrain" / "model",
-        data=files,
+        data={split: folder / f"{split}.tsv" for split in ("train", "dev")},
         output=folder / "finetune",
         max_length=64,
         seed=seed,
     ).scores
-    texts, labels = {}, {}
-    for split, file in files.items():
-        rows = [row.values for row in table_rows(file, columns=COLUMNS)]
-        texts[split] = [row["text"] for row in rows]
-        labels[split] = [row["label"] for row in rows]
-    words = make_pipeline(TfidfVectorizer(), LogisticRegression(max_iter=1000))
-    words.fit(texts["train"], labels["train"])
     print(
-        f"  {len(texts['train'])} labelled paragraphs; accuracy on {len(texts['dev'])} held-out "
-        f"ones: {scores['accuracy']:.1%}; of logistic regression on TF-IDF: "
-        f"{words.score(texts['dev'], labels['dev']):.1%}; of the most frequent label: "
+        f"  {scores['train_examples']} labelled paragraphs; accuracy on {scores['dev_rows']} "
+        f"held-out ones: {scores['accuracy']:.1%}; of the most frequent label: "
         f"{scores['majority_accuracy']:.1%}\n",
         flush=True,
     )
@@ -126,18 +113,9 @@ def _export_and_predict(folder: Path, example: str) -> None:
         (prediction,) = client.predict([example])
     request = json.dumps({"instances": [example]}, ensure_ascii=False)
     print(f"POST {path} {request}\n{json.dumps(prediction, indent=2, ensure_ascii=False)}\n")
-    contents = {
-        "vocab.txt, records/": f"to print records: bert-tfrecords show {folder}/records",
-        "pretrain/model/": "to load it in Python: bert_keras.load_model",
-        "finetune/model/": "to load it in Python: bert_keras.load_model",
-        "train.tsv, dev.tsv": "training and evaluation data of the classifier",
-        "saved_models/demo/1/": "the SavedModel for TF Serving",
-    }
-    print(f"Contents of {folder}:")
-    for paths, text in contents.items():
-        print(f"  {paths:<22}{text}")
-    print(f"\n{instructions(saved_model)}\n")
-    print(f"Show the training curves:\n  tensorboard --logdir {folder}")
+    print(f"{instructions(saved_model)}\n")
+    print(f"Show the training curves:\n  tensorboard --logdir {folder}\n")
+    print(f"Print records of the pretraining:\n  bert-tfrecords show {folder}/records")
 
 
 def _write_language_reference(path: Path) -> Path:

@@ -128,7 +128,6 @@ def _rows_below_header(
 ) -> Iterator[Row]:
     """Yields the rows of a file with separators; the arguments are those of `table_rows`."""
     header: Sequence[str] = ()
-    repeated: list[str] = []  # names of several columns
     skipped: list[str] = []  # locations
     for location, fields in lines:
         fields = fields or [""]  # the csv module returns no field for a blank line
@@ -136,21 +135,21 @@ def _rows_below_header(
             has_header = not headerless or {*columns} <= {*fields}
             header = fields if has_header else headerless
             repeated = [name for name in header if name and header.count(name) > 1]
+            if repeated:
+                raise InputError(f"{location} has two columns {repeated[0]!r}; rename one")
             if has_header:
                 continue
         has_all_columns = len(fields) == len(header)
         if not any(fields) and not (keeps_blank and has_all_columns):
             continue
-        if has_all_columns and not repeated:
+        if has_all_columns:
             yield Row(location, dict(zip(header, fields, strict=True)))
         elif skips_broken:
             skipped.append(location)
         else:
+            widths = f"{counted(len(fields), 'column')}, the header {len(header)}"
             hint = "in a .csv file, quote texts that contain the separator"
-            if repeated:
-                hint = f"two columns are {repeated[0]!r}, rename one"
-            width = counted(len(fields), "column")
-            raise InputError(f"{location} has {width}, the header {len(header)}; {hint}")
+            raise InputError(f"{location} has {widths}; {hint}")
     if skipped:
         rows = counted(len(skipped), "row")
         print(f"skipped {rows} of another width; the first is {skipped[0]}", file=sys.stderr)
