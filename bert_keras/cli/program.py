@@ -4,6 +4,7 @@ import argparse
 import contextlib
 import importlib
 import os
+import sys
 from collections.abc import Iterator, Sequence
 from functools import partial
 from typing import Any
@@ -52,6 +53,9 @@ def values(options: argparse.Namespace, *names: str) -> dict[str, Any]:
 
 def print_table(scores: dict) -> None:
     """Prints a line for each score; the three scores of a type of entities share a line."""
+    from bert_keras.reports.evaluation import accuracy_error
+
+    error = accuracy_error(scores, num_examples=scores.get("dev_rows", sys.maxsize))
     width = max([34, *(len(name) + 1 for name in scores)])
     for name, value in scores.items():
         entity_type, _, score = name.rpartition(" ")
@@ -61,6 +65,8 @@ def print_table(scores: dict) -> None:
         if entity_type and score == "f1":
             precision, recall = (scores[f"{entity_type} {n}"] for n in ("precision", "recall"))
             text += f"   precision {precision:.4f}   recall {recall:.4f}"
+        if name == "accuracy" and error is not None:
+            text += f" ± {error:.4f}"  # the standard error
         print(f"{printable(name):<{width}}{text}")
 
 

@@ -80,13 +80,7 @@ def _print_scores(scores: dict, output: str, *, note: str = "") -> None:
     if not scores:
         print("the first worker writes the scores and the model")
         return
-    from bert_keras.reports.evaluation import accuracy_error
-
     program.print_table(scores)
-    num_rows = scores.get("dev_rows")
-    if num_rows and (error := accuracy_error(scores, num_examples=num_rows)):
-        points = f"a standard error of {100 * error:.1f} points"
-        print_field("note", f"accuracy has {points}, {num_rows} dev rows")
     print_field("model", f"{output}/model{note}")
     print_field("curves", f"tensorboard --logdir {quote(output)}/logs")
 

@@ -21,8 +21,6 @@ MNLI_FILES: FileNames = {
     # The diagnostic set; its place differs between archives of GLUE.
     "ax": ("../AX/diagnostic.tsv", "../AX/AX.tsv", "../diagnostic/diagnostic.tsv"),
 }
-DIAGNOSTIC_SPLIT = f"{PREFIX}glue/ax:test"  # the diagnostic set in TFDS
-
 PAIR = ("sentence1", "sentence2")
 ENTAILMENT = ("entailment", "not_entailment")
 # The label of every row of a test set, in TFDS builders and in tables that come from them.
@@ -61,7 +59,7 @@ class GlueTask(ClassificationTask):
             split: f"{data}:{names[0].removesuffix('.tsv').replace('dev', 'validation')}"
             for split, names in self.file_names.items()
         }
-        return paths | ({"ax": DIAGNOSTIC_SPLIT} if "ax" in paths else {})
+        return paths | ({"ax": f"{PREFIX}glue/ax:test"} if "ax" in paths else {})
 
     def read(self, path: StrPath, *, split: str = "train") -> list[TextExample]:
         """Reads rows in the order of the prediction file."""

@@ -34,11 +34,7 @@ class Predictor:
 
         An output is a float32 array or a dict of arrays, without the batch axis. Its time axis is
         padded to the longest row of the batch. The loss is None without `compile` or targets.
-
-        Args:
-            encoded: The rows.
-            batch_size: The number of rows of a batch.
-            stage: The text on the progress bar.
+        `stage` is the text on the progress bar.
         """
         if not len(encoded):
             return [], None

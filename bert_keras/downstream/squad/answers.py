@@ -82,13 +82,8 @@ def best_threshold(
 ) -> tuple[float, float]:
     """Returns the best mean score, and the smallest threshold for null odds that reaches it.
 
-    The threshold is 0.0 if "no answer" is best for every question. A question whose null odds are
-    above the threshold has no answer.
-
-    Args:
-        scores: The score from 0 to 1 of each prediction, if the question is answered.
-        has_answer: Whether each question has an answer.
-        predictions: The predictions with null odds.
+    A question with null odds above the threshold is not answered. `scores` are from 0 to 1, of the
+    answers. The threshold is 0.0 if "no answer" is best for every question.
     """
     odds = [each.null_odds or 0.0 for each in predictions]
     best = current = sum(not has for has in has_answer)  # if no question is answered
