@@ -52,7 +52,7 @@ def demo(
     recipe, _ = pretrain_settings("demo", teacher=None, changes=changes)
     files = corpus_files(corpus) if corpus else []
     numbered = (Path(output, str(number)) for number in itertools.count(1))
-    folder = next(path for path in numbered if not path.exists())  # keeps folders of older demos
+    folder = next(path for path in numbered if not path.exists())  # older demos stay
     folder.mkdir(parents=True)
     print(f"bert-keras demo: all results are written to {folder}\n")
     files = files or [_write_language_reference(folder / "corpus.txt")]

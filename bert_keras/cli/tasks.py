@@ -31,8 +31,7 @@ from bert_keras.kinds.kind import Asked, Kind
 from bert_keras.runs.settings import check_examples, task_examples
 from bert_keras.serving.version_folder import METADATA, exported_folder
 
-OF_THE_MODEL = f"{TASK_HELP} (default: the task of the model)"
-TASK = option("--task", "TASK", OF_THE_MODEL, type=TASK_NAME)
+TASK = option("--task", "TASK", f"{TASK_HELP} (default: the task of the model)", type=TASK_NAME)
 DATA = "file of the task, or a folder or tfds:NAME from which --split is read"
 EXAMPLES = ("data", "task", "split", "changes")  # arguments of `evaluate`
 VECTORS = checked(partial(check_output, suffix=".npy"))

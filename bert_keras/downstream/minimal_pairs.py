@@ -42,7 +42,7 @@ def read_pairs(data: StrPath) -> list[MinimalPair]:
         for location, row in table_rows(file, columns=SENTENCES):
             good, bad = (required_text(row, name, location=location) for name in SENTENCES)
             row = {"UID": Path(file).stem, **row}
-            # One paradigm of BLiMP has "syntax/semantics" where the others have "syntax_semantics".
+            # One paradigm of BLiMP has "syntax/semantics"; the others have "syntax_semantics".
             groups = {g: row[c].replace("/", "_") for g, c in GROUPS.items() if c in row}
             pairs.append(MinimalPair((good, bad), groups, location))
     return pairs

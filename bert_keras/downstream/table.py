@@ -126,7 +126,7 @@ def _rows_below_header(
     skips_broken: bool,
     keeps_blank: bool,
 ) -> Iterator[Row]:
-    """Yields the rows of a file with separators; the arguments are those of `table_rows`."""
+    """Yields the rows of a file with separators; for the arguments, see `table_rows`."""
     header: Sequence[str] = ()
     skipped: list[str] = []  # locations
     for location, fields in lines:

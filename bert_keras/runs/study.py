@@ -65,7 +65,10 @@ def study(
 
 
 def _write(output: Path, runs: list[dict], *, metric: str, num_planned: int) -> str:
-    """Links the best run, writes study.json and the report, and returns the summary."""
+    """Links the best run, writes study.json and the report, and returns the summary.
+
+    `runs` are the rows of study.json. A run that diverged has no scores.
+    """
     scores: dict[float, list[float]] = {}  # learning rate -> scores; -inf if a run diverged
     for run in runs:
         score = rank(run["scores"].get(metric, math.nan))

@@ -11,7 +11,7 @@ from bert_keras.kinds.windows import Question
 _ARTICLES = re.compile(r"\b(a|an|the)\b")
 _WITHOUT_PUNCTUATION = str.maketrans("", "", string.punctuation)
 
-# The scores equal those of evaluate-v1.1.py and evaluate-v2.0.py in rajpurkar/SQuAD-explorer. The
+# The scores are as in evaluate-v1.1.py and evaluate-v2.0.py of rajpurkar/SQuAD-explorer. The
 # scripts differ in small details, which are kept, as is the order of additions.
 
 
