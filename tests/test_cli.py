@@ -12,7 +12,7 @@ import pytest
 from bert_keras import BertPretrainer
 from bert_keras.cli import main
 from bert_keras.cli.program import command_parser
-from bert_keras.downstream.catalog import ALIASES, TASKS, ZERO_SHOT
+from bert_keras.downstream.catalog import TASKS, ZERO_SHOT
 from bert_keras.errors import InputError
 from bert_keras.families import hub_names
 from bert_keras.text.tokenizer import WordPieceTokenizer
@@ -38,7 +38,7 @@ FINETUNE = (
 def test_names_are_listed(capsys):
     assert main(["list", "tasks"]) == 0
     names = [line.split()[0] for line in capsys.readouterr().out.splitlines()[1:]]
-    assert names == [*TASKS, *ZERO_SHOT, *ALIASES] and names[0] == "classification"
+    assert names == [*TASKS, *ZERO_SHOT] and names[0] == "classification"
     shown = {"recipes": "pretrain electra-tiny", "models": "roberta-base", "sizes": "size=tiny"}
     assert main(["list"]) == 0
     lists = [line.split()[2] for line in capsys.readouterr().out.splitlines()]

@@ -166,6 +166,7 @@ EARLY = {  # answered without TensorFlow
     "train mrpc": "did you mean 'finetune' or 'pretrain'?",
     "finetune": "example: bert-keras finetune classification --train films.csv --from",
     "finetune mrcp": "did you mean 'mrpc'?",
+    "finetune sentence-similarity": "did you mean 'sentence-pairs'?",
     "pretrain laptop": "did you mean 'laptop-10min' or 'laptop-hour'?",
     "evaluate mrpc --data .": "'mrpc' is a task; expected a model, and --task mrpc",
     "evaluate --model m": "no argument is called --model; did you mean 'MODEL'?",

@@ -4,13 +4,9 @@ import argparse
 
 from bert_keras.arguments import option
 from bert_keras.cli.program import command
-from bert_keras.downstream.catalog import ALIASES, DESCRIPTIONS, ZERO_SHOT
+from bert_keras.downstream.catalog import DESCRIPTIONS, ZERO_SHOT
 from bert_keras.families import hub_names, presets
 from bert_keras.runs.recipes import FINETUNE, PRETRAIN
-
-
-def _tasks() -> dict[str, str]:
-    return DESCRIPTIONS | ZERO_SHOT | {name: f"same as {task}" for name, task in ALIASES.items()}
 
 
 def _recipes() -> dict[str, str]:
@@ -36,14 +32,13 @@ def _sizes() -> dict[str, str]:
     for name, size in presets().items():
         if "L-" not in name:
             layers = f"{size.num_layers} layers of {size.hidden_size}, {size.num_heads} heads"
-            limits = f"{size.vocab_size:,} tokens, length {size.max_positions:,}"
             kind = ", rotary, pre-norm" if size.norm_position == "pre" else ""
-            rows[f"size={name}"] = f"{layers}, {limits}{kind}"
+            rows[f"size={name}"] = f"{layers}, length {size.max_positions:,}{kind}"
     return rows | {"size=L-N_H-D_A-M": "N layers of D with M heads"}
 
 
 LISTS = {  # name of a list -> its heading, and the function that returns a text for each name
-    "tasks": ("tasks, for finetune, evaluate and predict", _tasks),
+    "tasks": ("tasks, for finetune, evaluate and predict", lambda: DESCRIPTIONS | ZERO_SHOT),
     "recipes": ("recipes, with all values in bert-keras pretrain RECIPE --help", _recipes),
     "models": ("checkpoints of Hugging Face, by family, for --from", _models),
     "sizes": ("sizes of new models, for pretrain --set", _sizes),

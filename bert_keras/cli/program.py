@@ -13,7 +13,7 @@ from bert_keras.arguments import Program, checked, one_of, option
 from bert_keras.checkpoints.formats import detect_format
 from bert_keras.checkpoints.hub import locate
 from bert_keras.distribution import PRECISIONS, STRATEGIES
-from bert_keras.downstream.catalog import task_names
+from bert_keras.downstream.catalog import DESCRIPTIONS, ZERO_SHOT
 from bert_keras.errors import InputError, print_field, printable, require
 from bert_keras.files import check_output
 
@@ -27,14 +27,14 @@ command, command_parser, main = PROGRAM.command, PROGRAM.parser, PROGRAM.main
 
 
 def _check_model(name: str) -> None:
-    if name in task_names() and not os.path.exists(name):
+    if name in DESCRIPTIONS | ZERO_SHOT and not os.path.exists(name):
         raise InputError(f"{name!r} is a task; expected a model, and --task {name}")
 
 
 # Types of arguments
 FILE = checked(check_output)
 PAGE = checked(partial(check_output, suffix=".html"))
-TASK_NAME = one_of(task_names, what="task")
+TASK_NAME = one_of(lambda: DESCRIPTIONS | ZERO_SHOT, what="task")
 
 MODEL_HELP = "OUTPUT/model of a run, or a checkpoint (bert-keras list models)"
 MODEL = option("model", "MODEL", MODEL_HELP, type=checked(_check_model))

@@ -74,24 +74,11 @@ DESCRIPTIONS = {
 # Tasks that only `bert-keras evaluate` has: they score pretrained models without fine-tuning
 ZERO_SHOT = {"blimp": "BLiMP: the right one of two sentences, by models without fine-tuning"}
 
-# Name in Hugging Face's library -> name in TASKS
-ALIASES = {
-    "text-classification": "classification",
-    "token-classification": "ner",
-    "question-answering": "squad1",
-    "sentence-similarity": "sentence-pairs",
-}
-
-
-def task_names() -> list[str]:
-    """Returns the names of all tasks and their aliases."""
-    return [*DESCRIPTIONS, *ZERO_SHOT, *ALIASES]
-
 
 def named_task(name: str) -> Task:
-    """Returns the task with a name or alias; raises InputError if there is none."""
-    check_name(name, [*TASKS, *ALIASES], what="task")
-    return TASKS[ALIASES.get(name, name)]
+    """Returns the task with a name; raises InputError if there is none."""
+    check_name(name, TASKS, what="task")
+    return TASKS[name]
 
 
 def task_of(metadata: ModelMetadata, *, name: str | None, source: StrPath) -> Task:
