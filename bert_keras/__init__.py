@@ -96,7 +96,8 @@ if TYPE_CHECKING:  # type checkers and editors read the names here, and so does 
     ```
     """
 
-# Public name -> its module, of the imports above
+# Public name -> its module. The imports above are not executed: their text is read here, so that
+# each public name is written once.
 _SOURCE = __spec__.loader.get_source(__name__)
 _HOMES = {n: m for m, n in re.findall(r"^    from (\S+) import \(?\s*(\w+) as", _SOURCE, re.M)}
 _HOMES |= {"tasks": "bert_keras.downstream.catalog", "recipes": "bert_keras.runs.recipes"}

@@ -46,6 +46,10 @@ OTHER_NAMES = {
     "train": "finetune pretrain",
     "trainer": "finetune pretrain",
     "bertmodel": "bertencoder",
+    "text_classification": "classification",
+    "token_classification": "ner",
+    "question_answering": "squad1 squad2",
+    "sentence_similarity": "sentence_pairs",
 }
 
 

@@ -5,16 +5,16 @@ import json
 import re
 import shlex
 from functools import partial
+from pathlib import Path
 
 import pytest
 
 from bert_keras import BertPretrainer
 from bert_keras.cli import main
-from bert_keras.cli.listing import MEASURED
 from bert_keras.cli.program import command_parser
-from bert_keras.downstream.catalog import ALIASES, TASKS, ZERO_SHOT
+from bert_keras.downstream.catalog import TASKS, ZERO_SHOT
 from bert_keras.errors import InputError
-from bert_keras.runs import recipes
+from bert_keras.families import hub_names
 from bert_keras.text.tokenizer import WordPieceTokenizer
 from tests.factories import random_model, tiny_config, tiny_vocabulary
 
@@ -38,14 +38,16 @@ FINETUNE = (
 def test_names_are_listed(capsys):
     assert main(["list", "tasks"]) == 0
     names = [line.split()[0] for line in capsys.readouterr().out.splitlines()[1:]]
-    assert names == [*TASKS, *ZERO_SHOT, *ALIASES]
-    known = {f"pretrain {each}" for each in recipes.PRETRAIN}
-    known |= {f"finetune {each}" for each in recipes.FINETUNE}
-    assert {*MEASURED} <= known
+    assert names == [*TASKS, *ZERO_SHOT] and names[0] == "classification"
     shown = {"recipes": "pretrain electra-tiny", "models": "roberta-base", "sizes": "size=tiny"}
+    assert main(["list"]) == 0
+    lists = [line.split()[2] for line in capsys.readouterr().out.splitlines()]
+    assert lists == ["tasks", *shown]
     for what, words in shown.items():
         assert main(["list", what]) == 0
         assert words in capsys.readouterr().out
+    zoo = (Path(__file__).parents[1] / "docs" / "model-zoo.md").read_text("utf-8")
+    assert {*re.findall(r"`([\w-]+/[\w.-]+)`", zoo)} <= {*hub_names()}
     for command, words in (("finetune ner", "context=sentence"), ("pretrain demo", "size=modern")):
         with pytest.raises(SystemExit):
             main([*command.split(), "--help"])

@@ -50,6 +50,7 @@ MODELS = {
     "encoder": "BertEncoder",
     "sentences": "BertSentenceEncoder",
     "electra": "BertReplacedTokenPretrainer",
+    "short": "BertEncoder",
 }
 
 
@@ -65,7 +66,8 @@ def folder(tmp_path_factory):
     labels = {"labels": ("neg", "pos"), "text_columns": (), "config": {"max_positions": 16}}
     tokenizer = WordPieceTokenizer(tiny_vocabulary())
     for name, model in MODELS.items():
-        random_model(model, **labels).save_pretrained(folder / name, tokenizer=tokenizer)
+        fields = {"config": {"max_positions": 8}, "max_length": 8} if name == "short" else labels
+        random_model(model, **fields).save_pretrained(folder / name, tokenizer=tokenizer)
     model = random_model("BertClassifier", **labels)
     model.save_pretrained(folder / "hf", tokenizer=tokenizer, format="huggingface")
     (folder / "hf" / "tokenizer.json").unlink()
@@ -87,8 +89,11 @@ FINETUNE = (
     "--recipe demo --max-length 12"
 )
 SST2 = "finetune sst2 --from pretrainer --output new --max-length 9"
-NER = "finetune ner --from pretrainer --output new"
-SQUAD = "finetune squad1 --from pretrainer --train no-answers.json --output new"
+NER = "finetune ner --from pretrainer --output new --max-length 9"
+SQUAD = (
+    "finetune squad1 --from pretrainer --train no-answers.json --output new "
+    "--set max_length=16 max_question_length=4"
+)
 PRETRAIN = "pretrain demo --records records --output new"
 EVALUATE = "evaluate classifier --task classification --data train.tsv --set max_length=12"
 PREDICT = (
@@ -109,7 +114,6 @@ MISTAKES = {
     PRETRAIN + " --output full": "full exists",
     FINETUNE.replace("new", "run"): "max_length was 11 and is now 12",
     PREDICT.replace("new.tsv", "./train.tsv"): "is the file of --data",
-    PREDICT + " --submission new.zip": "AX.tsv",
     EXPORT + " --serving-config full": "full",
     # Models and records
     PRETRAIN + " --records exported": "exported",
@@ -146,6 +150,7 @@ MISTAKES = {
     PREDICT + " --set max_length=99": "99",
     "predict pretrainer 'it was good'": "no [MASK]",
     "predict encoder good": "predicts nothing",
+    "predict sentences film": "compares 2 texts",
     "embed sentences --data blank.txt --output new.npy": "no text",
     "embed sentences --data words.txt --output new.npy --prompt query": "query",
     "inspect encoder a b film -o new.html": "3 texts",
@@ -161,11 +166,13 @@ EARLY = {  # answered without TensorFlow
     "train mrpc": "did you mean 'finetune' or 'pretrain'?",
     "finetune": "example: bert-keras finetune classification --train films.csv --from",
     "finetune mrcp": "did you mean 'mrpc'?",
+    "finetune sentence-similarity": "did you mean 'sentence-pairs'?",
     "pretrain laptop": "did you mean 'laptop-10min' or 'laptop-hour'?",
     "evaluate mrpc --data .": "'mrpc' is a task; expected a model, and --task mrpc",
     "evaluate --model m": "no argument is called --model; did you mean 'MODEL'?",
     "convert m new --format hugging-face": "did you mean 'huggingface'?",
-    "reproduce table99": "table5, table6, c1",
+    "reproduce table99": "table5, table6, c2",
+    "reproduce table6 --scale small --data . --output new": "known: table5, c2, labels",
     FINETUNE + " --lr 1": "no argument is called --lr; did you mean '--learning-rate'?",
     FINETUNE + " --num_train_epochs 3": "did you mean '--epochs'?",
     FINETUNE + " --recipe papr": "did you mean 'paper'?",
@@ -177,12 +184,15 @@ EARLY = {  # answered without TensorFlow
     FINETUNE + " --batch-size 0": "expected a whole number, at least 1, not '0'",
     EXPORT + " --variant int8": "--variant needs --data",
     EXPORT: "set KERAS_BACKEND=tensorflow",
+    "serve classifier": "bert-keras export classifier NAME",
+    "serve saved": "give saved/damaged",
     "serve saved/damaged --port TAKEN": "TAKEN",
     "serve saved/damaged --port 70000": "70000",
     "serve saved/damaged --host 192.0.2.1": "192.0.2.1",
     "serve saved/damaged --timeout 0": "seconds is 0.0",
     # Files
     FINETUNE + " --train trian.tsv": "did you mean 'train.tsv'?",
+    FINETUNE + " --train trian.tsv --from short": "the encoder reads 8 tokens",
     FINETUNE + " --train full": "--train full is a folder; give it as --data full",
     FINETUNE + " --data full": "give either --data DIR, or --train FILE",
     FINETUNE.replace("--train train.tsv", ""): "give either --data DIR, or --train FILE",
@@ -205,7 +215,6 @@ EARLY = {  # answered without TensorFlow
     "predict classifier text --task ner": "--task has no effect with texts",
     "predict ./clasifier text": "did you mean 'classifier'?",
     "predict records text": "records is a folder of records",
-    "predict sentences film": "compares 2 texts",
     PREDICT + " --json": "--json has no effect with --data",
 }
 

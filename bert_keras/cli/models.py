@@ -7,12 +7,18 @@ from pathlib import Path
 from shlex import quote
 
 from bert_keras.arguments import checked, count, flag, option, required
+from bert_keras.checkpoints import native
 from bert_keras.cli.program import MODEL, PAGE, command, start_keras, values
 from bert_keras.cli.tasks import CHANGES
 from bert_keras.errors import InputError, print_field, printable
 from bert_keras.files import atomic_folder, messages_beside, refuse_existing, text_lines
 from bert_keras.runs.settings import check_examples, variant_examples
-from bert_keras.serving.version_folder import FORMATS
+from bert_keras.serving.version_folder import (
+    FORMATS,
+    check_model_name,
+    check_version,
+    next_version,
+)
 
 CHECKPOINTS = ("bert-keras", "google", "huggingface", "sentence-transformers")
 FORMAT_HELP = "tf_saved_model (default) for TF Serving, litert for bert-keras serve, or both"
@@ -78,7 +84,6 @@ def inspect(options: argparse.Namespace) -> None:
 def export(options: argparse.Namespace) -> None:
     """Write a model as saved_models/NAME/VERSION and verify it with TF Serving's loader."""
     from bert_keras.serving import container_files
-    from bert_keras.serving.version_folder import check_model_name, check_version, next_version
 
     check_model_name(options.name)
     if options.serving_config:
@@ -106,6 +111,17 @@ def export(options: argparse.Namespace) -> None:
     print(printable(container_files.instructions(written)))
 
 
+def _check_exported(path: Path) -> None:
+    """Raises InputError for a model that was not exported, and for a folder of several exports."""
+    for model in (path, path / "model"):
+        if native.recognises(model) or (model / "config.json").is_file():
+            command = f"bert-keras export {quote(str(model))} NAME"
+            raise InputError(f"{model} is a model for training; export it first: {command}")
+    exported = sorted(str(each) for each in path.glob("*") if next_version(each) > 1)
+    if exported and next_version(path) == 1:
+        raise InputError(f"{path} contains several models; give {' or '.join(exported)}")
+
+
 @command(
     option("model", "saved_models/NAME", "folder of the exported versions"),
     option("--port", "N", "TCP port", 8501),
@@ -117,6 +133,7 @@ def export(options: argparse.Namespace) -> None:
 )
 def serve(options: argparse.Namespace) -> None:
     """Serve saved_models/NAME on this machine with TF Serving's REST API."""
+    _check_exported(Path(options.model))
     from bert_keras.serving.limits import Limits
     from bert_keras.serving.server import serve
 

@@ -4,6 +4,7 @@ import argparse
 import contextlib
 import importlib
 import os
+import sys
 from collections.abc import Iterator, Sequence
 from functools import partial
 from typing import Any
@@ -12,7 +13,7 @@ from bert_keras.arguments import Program, checked, one_of, option
 from bert_keras.checkpoints.formats import detect_format
 from bert_keras.checkpoints.hub import locate
 from bert_keras.distribution import PRECISIONS, STRATEGIES
-from bert_keras.downstream.catalog import task_names
+from bert_keras.downstream.catalog import DESCRIPTIONS, ZERO_SHOT
 from bert_keras.errors import InputError, print_field, printable, require
 from bert_keras.files import check_output
 
@@ -26,14 +27,14 @@ command, command_parser, main = PROGRAM.command, PROGRAM.parser, PROGRAM.main
 
 
 def _check_model(name: str) -> None:
-    if name in task_names() and not os.path.exists(name):
+    if name in DESCRIPTIONS | ZERO_SHOT and not os.path.exists(name):
         raise InputError(f"{name!r} is a task; expected a model, and --task {name}")
 
 
 # Types of arguments
 FILE = checked(check_output)
 PAGE = checked(partial(check_output, suffix=".html"))
-TASK_NAME = one_of(task_names, what="task")
+TASK_NAME = one_of(lambda: DESCRIPTIONS | ZERO_SHOT, what="task")
 
 MODEL_HELP = "OUTPUT/model of a run, or a checkpoint (bert-keras list models)"
 MODEL = option("model", "MODEL", MODEL_HELP, type=checked(_check_model))
@@ -52,6 +53,9 @@ def values(options: argparse.Namespace, *names: str) -> dict[str, Any]:
 
 def print_table(scores: dict) -> None:
     """Prints a line for each score; the three scores of a type of entities share a line."""
+    from bert_keras.reports.evaluation import accuracy_error
+
+    error = accuracy_error(scores, num_examples=scores.get("dev_rows", sys.maxsize))
     width = max([34, *(len(name) + 1 for name in scores)])
     for name, value in scores.items():
         entity_type, _, score = name.rpartition(" ")
@@ -61,6 +65,8 @@ def print_table(scores: dict) -> None:
         if entity_type and score == "f1":
             precision, recall = (scores[f"{entity_type} {n}"] for n in ("precision", "recall"))
             text += f"   precision {precision:.4f}   recall {recall:.4f}"
+        if name == "accuracy" and error is not None:
+            text += f" ± {error:.4f}"  # the standard error
         print(f"{printable(name):<{width}}{text}")
 
 

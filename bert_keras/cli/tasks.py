@@ -4,14 +4,10 @@ import argparse
 import contextlib
 import json
 import os
-from collections.abc import Sequence
 from functools import partial
 from typing import Any
 
 from bert_keras.arguments import checked, count, flag, option, required
-from bert_keras.checkpoints import native
-from bert_keras.checkpoints.formats import detect_format
-from bert_keras.checkpoints.hub import locate
 from bert_keras.cli.program import (
     FILE,
     MODEL,
@@ -32,15 +28,13 @@ from bert_keras.files import (
     refuse_existing,
 )
 from bert_keras.kinds.kind import Kind
-from bert_keras.kinds.known import KINDS
 from bert_keras.runs.settings import check_examples, task_examples
 from bert_keras.serving.version_folder import METADATA, exported_folder
 
-OF_THE_MODEL = f"{TASK_HELP} (default: the task of the model)"
-TASK = option("--task", "TASK", OF_THE_MODEL, type=TASK_NAME)
+TASK = option("--task", "TASK", f"{TASK_HELP} (default: the task of the model)", type=TASK_NAME)
 DATA = "file of the task, or a folder or tfds:NAME from which --split is read"
 EXAMPLES = ("data", "task", "split", "changes")  # arguments of `evaluate`
-VECTORS = checked(partial(check_output, suffix=(".npy", ".parquet")))
+VECTORS = checked(partial(check_output, suffix=".npy"))
 CHANGES = option(
     "--set", "FIELD=VALUE", "settings, see finetune TASK --help", [], dest="changes", nargs="+"
 )
@@ -93,20 +87,18 @@ def evaluate(options: argparse.Namespace) -> None:
     option("--split", "NAME", "split of a folder or of tfds:NAME", "test"),
     CHANGES,
     option("-o --output", "FILE", "file of predictions for --data (default: stdout)", type=FILE),
-    option("--submission", "ZIP", "zip of --output's folder for GLUE's server", type=FILE),
     examples="""
   bert-keras predict runs/sst2/model "a good film"
   bert-keras predict saved_models/sst2 "a good film"
   bert-keras predict google-bert/bert-base-uncased "The capital of France is [MASK]."
   bert-keras predict runs/mrpc/model --data glue/MRPC --output MRPC.tsv
-  bert-keras predict runs/mnli/model --data glue/MNLI --split ax \\
-    --output predictions/AX.tsv --submission submission.zip""",
+  bert-keras predict runs/mnli/model --data glue/MNLI --split ax --output AX.tsv""",
 )
 def predict(options: argparse.Namespace) -> None:
     """Print the answers of a model to texts, or its predictions for a file."""
     if bool(options.texts) == bool(options.data):
         raise InputError('give either texts, such as predict MODEL "a text", or --data FILE')
-    unused = ("json",) if options.data else ("task", "changes", "output", "submission")
+    unused = ("json",) if options.data else ("task", "changes", "output")
     for name in unused:
         if getattr(options, name):
             given = "--set" if name == "changes" else f"--{name}"
@@ -114,94 +106,65 @@ def predict(options: argparse.Namespace) -> None:
     if options.data:
         _predict_file(options)
         return
-    if not _is_exported(options.model):
-        _check_texts(options.model, options.texts)
-        start_keras(options)
-    kind, answers = _ask_model(options.model, options.texts)
+    kind, answers = _ask_model(options)
     if options.json:
         text = json.dumps([answer for _, answer in answers], indent=2, ensure_ascii=False)
-    else:
-        pairs = [(line, asked) for asked, answer in answers for line in kind.lines(answer)]
-        lines = [line if len(answers) == 1 else f"{line}    {asked}" for line, asked in pairs]
-        text = "\n".join(lines)
-    print(printable(text))
+        print(printable(text))
+        return
+    for asked, answer in answers:
+        for line in kind.lines(answer):
+            print(printable(line if len(answers) == 1 else f"{line}    {asked}"))
 
 
-def _ask_model(name: str, texts: Sequence[str]) -> tuple[type[Kind], list]:
+def _ask_model(options: argparse.Namespace) -> tuple[type[Kind], list]:
     """Returns the kind of a model, and its answer for each text, pair or question."""
-    if _is_exported(name):
+    name, texts = options.model, options.texts
+    is_exported = (exported_folder(name) / METADATA).is_file()
+    if is_exported:
         from bert_keras.serving.litert import load_exported
 
         model: Any = load_exported(name)
         kind, metadata = type(model.kind), model.metadata
     else:
+        start_keras(options)
         from bert_keras.checkpoints.checkpoint import require_vocabulary
         from bert_keras.models.loading import load_model
 
         model = load_model(name)
         tokenizer = require_vocabulary(model.tokenizer, source=name)
         kind, metadata = model.kind, model.stored_metadata(tokenizer)
-    columns = _text_columns(kind, texts, num_columns=len(metadata.text_columns), source=name)
+    if not kind.answers_texts:
+        raise InputError(f"{name} is a {kind.model}, which predicts nothing; fine-tune it")
+    columns = kind.columns_of_arguments(texts, num_columns=len(metadata.text_columns), source=name)
     return kind, kind.ask(model, columns)
 
 
-def _is_exported(name: str) -> bool:
-    """Returns whether `name` is a version folder of an export, or the folder of all versions."""
-    return (exported_folder(name) / METADATA).is_file()
-
-
-def _check_texts(name: str, texts: Sequence[str]) -> None:
-    """Raises the errors of `_ask_model` that need no Keras, if the files name the model class."""
-    folder = locate(name)
-    if detect_format(folder) is native:
-        metadata = native.read_metadata(folder)
-        kind = KINDS.get(metadata.model, Kind)
-        _text_columns(kind, texts, num_columns=len(metadata.text_columns), source=name)
-    elif (folder / "1_Pooling").is_dir():  # a model of sentence-transformers
-        _text_columns(KINDS["BertSentenceEncoder"], texts, num_columns=0, source=name)
-
-
-def _text_columns(
-    kind: type[Kind], texts: Sequence[str], *, num_columns: int, source: str
-) -> tuple[list[str], ...]:
-    if not kind.answers_texts:
-        raise InputError(f"{source} is a {kind.model}, which predicts nothing; fine-tune it")
-    return kind.columns_of_arguments(texts, num_columns=num_columns, source=source)
-
-
 def _predict_file(options: argparse.Namespace) -> None:
-    output = options.output or "-"
+    output = options.output or "-"  # the standard output
     if os.path.realpath(options.data) == os.path.realpath(output):
         raise InputError(f"--output {output} is the file of --data; name another file")
     check_examples(task_examples, **values(options, "model", *EXAMPLES))
     start_keras(options)
-    from bert_keras.downstream.glue import check_submission, write_submission
     from bert_keras.runs.evaluate import predict_examples
 
-    folder, file = os.path.split(os.path.abspath(output))
-    if options.submission:
-        check_submission(folder, new=file)
     task, examples, predicted = predict_examples(options.model, **values(options, *EXAMPLES))
     place = "the standard output" if output == "-" else output
     replaced = " (replaced)" if os.path.isfile(output) else ""
     task.write_predictions(output, examples, predicted)
     counts = f"{len(examples):,} in {place}{replaced}"
     print_field("predictions", counts, file=messages_beside(output))
-    if options.submission:
-        write_submission(folder, options.submission)
-        print_field("submission", options.submission)
 
 
 @command(
     MODEL,
     required("--data", "FILE", "UTF-8 file with a text on each line", type=checked(check_no_table)),
-    required("-o --output", "FILE", "a .npy file, or a .parquet file with the texts", type=VECTORS),
+    required("-o --output", "FILE", ".npy file to write", type=VECTORS),
     option("--dimensions", "N", "number of values of each embedding (default: all)", type=count),
     option("--prompt", "NAME", "prompt before each text (default: the prompt of the model)"),
     examples="  bert-keras embed runs/sts/model --data lines.txt --output vectors.npy",
 )
 def embed(options: argparse.Namespace) -> None:
-    """Write the embedding of each line of a text file; the same command continues a stopped run."""
+    """Write the embedding of each line of a text file."""
     check_exists(options.data, expected="a file with a text on each line")
     refuse_existing(options.output)
     start_keras(options)

@@ -12,7 +12,7 @@ from bert_keras.checkpoints import keras_hub_preset
 from bert_keras.checkpoints.formats import detect_format, stored_config
 from bert_keras.checkpoints.hub import locate
 from bert_keras.downstream.table import is_tfds
-from bert_keras.errors import InputError, print_field
+from bert_keras.errors import InputError, check_name, print_field
 from bert_keras.experiments.experiments import EXPERIMENTS
 from bert_keras.experiments.scales import SCALES
 from bert_keras.families import preset
@@ -24,47 +24,43 @@ from bert_keras.runs.recipes import FINETUNE, PRETRAIN, FinetuneRecipe
 from bert_keras.text.fast_tokenizer import records_vocabulary
 from tfrecords_tools.corpus import corpus_files
 
-# Default recipe of a fine-tuning run -> the models that it is for
-DEFAULTS = {"paper": " (hidden sizes from 768)", "small-models": " (smaller sizes, if different)"}
-
 
 class SettingsHelp(argparse.Action):
     """Prints the help text with the settings of the task or recipe that precedes --help."""
 
     def __call__(self, parser: Any, namespace: argparse.Namespace, *_: Any) -> None:
-        task, recipe, shown = getattr(namespace, "task", None), namespace.recipe, set()
+        task, recipe, found = getattr(namespace, "task", None), namespace.recipe, ()
         others = {"teacher": "teacher", "changes": ()}
-        for name, use in ({recipe: ""} if recipe else DEFAULTS if task else {}).items():
-            if task:
-                found = settings.finetune_settings(str(task), name, pretrained="", **others)
-            else:
-                found = settings.pretrain_settings(name, **others)
-            for one in found:
-                title = f"--set FIELD=VALUE of {type(one).__name__}"
-                if hasattr(one, "batch_size"):
-                    title += f" in the recipe {name}{use}"
-                group, fields = parser.add_argument_group(title), settings.describe_settings(one)
-                for field, text in fields.items():
-                    if field not in shown:  # small-models shows only its differences from paper
-                        group.add_argument(field, metavar=field, help=text.replace("%", "%%"))
-                shown |= fields.keys()
+        if task:
+            recipe = recipe or "paper"
+            found = settings.finetune_settings(str(task), recipe, pretrained="", **others)
+        elif recipe:
+            found = settings.pretrain_settings(recipe, **others)
+        for each in found:
+            title = f"--set FIELD=VALUE of {type(each).__name__}"
+            if hasattr(each, "batch_size"):
+                title += f" in the recipe {recipe}"
+            group = parser.add_argument_group(title)
+            for field, text in settings.describe_settings(each).items():
+                group.add_argument(field, metavar=field, help=text.replace("%", "%%"))
         parser.print_help()
         parser.exit()
 
 
-LISTED = "show this help; after the task or the recipe, also the settings for --set"
-HELP = (("-h", "--help"), {"action": SettingsHelp, "nargs": 0, "help": LISTED})
-RECIPES = "name of a recipe, see bert-keras list recipes"
-BY_SIZE = f"{RECIPES} (default: small-models for hidden sizes below 768, otherwise paper)"
+HELP_TEXT = "show this help; after the task or the recipe, also the settings for --set"
+HELP = (("-h", "--help"), {"action": SettingsHelp, "nargs": 0, "help": HELP_TEXT})
+RECIPE = "name of a recipe, see bert-keras list recipes"
+FINETUNE_RECIPE = f"{RECIPE} (default: small-models for hidden sizes below 768, otherwise paper)"
+PRETRAIN_RECIPE = "laptop-10min, laptop-hour or another recipe, see bert-keras list recipes"
 HEADING = "hyperparameters (default: as in the recipe)"
 HYPERPARAMETERS = (
     option("--learning-rate", "RATE", "largest learning rate, such as 3e-5", type=float),
-    option("--batch-size", "N", "rows of a step, of all devices together", type=count),
+    option("--batch-size", "N", "rows of a step, on all devices together", type=count),
     option("--seed", "N", "seed of all random numbers", type=int),
     option("--set", "FIELD=VALUE", "other settings, see -h", [], dest="changes", nargs="+"),
 )
 RATES = "learning rates to compare (without values: the rates of the recipe)"
-TABLES = "table5 (tasks), table6 (sizes), c1 (steps), c2 (masking) or labels (labelled examples)"
+TABLES = "table5 (tasks), table6 (sizes), c2 (masking) or labels (labelled examples)"
 FROM = "checkpoint to start from: a folder, or a name as in bert-keras list models"
 SPECIAL = (
     "distillation, devices and errors",
@@ -74,33 +70,23 @@ SPECIAL = (
 
 
 def _changes(options: argparse.Namespace, *names: str) -> list[str]:
-    """Returns the values of --set, and of the options for single settings, as FIELD=VALUE."""
-    names = ("learning_rate", "batch_size", "seed", *names)
-    given = program.values(options, *names).items()
-    return [*options.changes, *(f"{name}={value}" for name, value in given if value is not None)]
+    """Returns as FIELD=VALUE the values of --set, and of options such as --seed for one field."""
+    given = program.values(options, "learning_rate", "batch_size", "seed", *names)
+    return [*options.changes, *(f"{n}={value}" for n, value in given.items() if value is not None)]
 
 
-def _require_output(options: argparse.Namespace) -> None:
-    if not (options.output or options.dry_run):
-        raise InputError("--output DIR is missing; name a new folder")
-
-
-def _print_scores(scores: dict, output: str, *, which: str = "") -> None:
+def _print_scores(scores: dict, output: str, *, note: str = "") -> None:
+    """Prints the scores of a run, and then the folder of its model, followed by `note`."""
     if not scores:
         print("the first worker writes the scores and the model")
         return
     program.print_table(scores)
-    if (rows := scores.get("dev_rows", 200)) < 200 and "accuracy" in scores and "f1" not in scores:
-        rate = (scores["accuracy"] * rows + 1) / (rows + 2)  # strictly between 0 and 1
-        error = 100 * (rate * (1 - rate) / rows) ** 0.5
-        print_field("note", f"accuracy has a standard error of {error:.1f} points, {rows} dev rows")
-    print_field("model", f"{output}/model{which}")
+    print_field("model", f"{output}/model{note}")
     print_field("curves", f"tensorboard --logdir {quote(output)}/logs")
 
 
 @program.command(
     option("--corpus", "FILE", "text files; a blank line ends a document", [], nargs="+"),
-    option("--from", "CHECKPOINT", "checkpoint to use instead of pretraining", dest="pretrained"),
     option("-o --output", "DIR", "folder of all demos", "demo"),
     option("--steps", "N", "number of pretraining steps", dest="num_steps", type=count),
     option("--seed", "N", "seed of all random numbers", 1),
@@ -113,11 +99,11 @@ def demo(options: argparse.Namespace) -> None:
     program.start_keras(options, backends=("tensorflow",))
     from bert_keras.cli.demo import demo
 
-    demo(**program.values(options, "corpus", "pretrained", "output", "num_steps", "seed"))
+    demo(**program.values(options, "corpus", "output", "num_steps", "seed"))
 
 
 @program.command(
-    option("recipe", "RECIPE", RECIPES, type=one_of(PRETRAIN.keys, what="recipe")),
+    option("recipe", "RECIPE", PRETRAIN_RECIPE, type=one_of(PRETRAIN.keys, what="recipe")),
     HELP,
     "data, model and output",
     required("--records", "DIR", "folder that bert-tfrecords build wrote"),
@@ -129,13 +115,14 @@ def demo(options: argparse.Namespace) -> None:
     *HYPERPARAMETERS,
     *SPECIAL,
     examples="""
-  bert-keras pretrain tiny-hour --records records --output runs/tiny
+  bert-keras pretrain laptop-10min --records records --output runs/tiny
   bert-keras pretrain distilbert --records records --from student --teacher bert-base \\
     --output runs/distil""",
 )
 def pretrain(options: argparse.Namespace) -> None:
     """Pretrain on records with a recipe; the same command continues an interrupted run."""
-    _require_output(options)
+    if not (options.output or options.dry_run):
+        raise InputError("--output DIR is missing; name a new folder")
     changes = _changes(options, "num_steps")
     recipe, teacher = settings.pretrain_settings(
         options.recipe, teacher=options.teacher, changes=changes
@@ -148,8 +135,8 @@ def pretrain(options: argparse.Namespace) -> None:
     program.start_keras(options)
     from bert_keras.runs.pretrain import forecast, pretrain
 
-    arguments = {"records": options.records, "pretrained": options.pretrained, "teacher": teacher}
     start = options.pretrained
+    arguments = {"records": options.records, "pretrained": start, "teacher": teacher}
     config = stored_config(start) if start else preset(recipe.size)
     with program.devices(options, hidden_size=config.hidden_size):
         if options.dry_run:
@@ -168,7 +155,7 @@ def pretrain(options: argparse.Namespace) -> None:
     option("--data", "DIR", "folder of official files or tfds:NAME, in place of --train and --dev"),
     required("--from", "CHECKPOINT", FROM, dest="pretrained"),
     required("-o --output", "DIR", "folder of the run", type=checked(check_folder)),
-    option("--recipe", "NAME", BY_SIZE, type=one_of(FINETUNE.keys, what="recipe")),
+    option("--recipe", "NAME", FINETUNE_RECIPE, type=one_of(FINETUNE.keys, what="recipe")),
     HEADING,
     option("--epochs", "N", "number of passes over the examples", dest="num_epochs", type=count),
     option("--max-length", "N", "maximum number of tokens of a text; the rest is cut", type=count),
@@ -192,7 +179,7 @@ def finetune(options: argparse.Namespace) -> None:
     data = _finetuning_data(options)
     changes = _changes(options, "num_epochs", "max_length", "warmup_ratio")
     rates = options.learning_rates  # None without the option, [] for the rates of the recipe
-    is_study = options.seeds != 1 or rates is not None
+    is_study = options.seeds != 1 or rates is not None  # trains several models
     names = {change.partition("=")[0] for change in changes}
     if is_study and ("seed" in names or (rates is not None and "learning_rate" in names)):
         raise InputError("a study sets the seed and the --learning-rates; omit their other options")
@@ -200,10 +187,11 @@ def finetune(options: argparse.Namespace) -> None:
         program.start_keras(options)  # before KerasHub computes the configuration
     arguments = {"changes": changes, **program.values(options, "pretrained", "teacher")}
     task, recipe, teacher = settings.finetune_settings(options.task, options.recipe, **arguments)
-    if not any(map(is_tfds, data.values() if isinstance(data, dict) else [data])):
-        data = settings.read_task_data(task, data)
     config = stored_config(options.pretrained)
     task.check_encoder(config)
+    paths = data.values() if isinstance(data, dict) else [data]
+    if not any(is_tfds(path) for path in paths):  # TFDS needs TensorFlow
+        data = settings.read_task_data(task, data)
     is_worker = "TF_CONFIG" in os.environ  # only the first worker writes
     if isinstance(data, settings.TaskData) and not is_study and not is_worker:
         known = data.run_settings(recipe, teacher, pretrained=options.pretrained)
@@ -226,10 +214,10 @@ def finetune(options: argparse.Namespace) -> None:
             print_field("report", os.path.join(options.output, "report.html"))
             return
         scores = run(recipe, options.output)
-    total = recipe.num_epochs
-    epoch = scores["best_step"] * total // scores["steps"] if scores else 0
-    which = f" (epoch {epoch} of {total}, the best by {task.metric})"
-    _print_scores(scores, options.output, which=which)
+    num_epochs = recipe.num_epochs
+    best_epoch = scores["best_step"] * num_epochs // scores["steps"] if scores else 0
+    note = f" (epoch {best_epoch} of {num_epochs}, the best by {task.metric})"
+    _print_scores(scores, options.output, note=note)
     model = quote(f"{options.output}/model")
     texts = KINDS[task.model].inputs or " ".join(["TEXT"] * max(1, len(task.input_names)))
     print_field("next", f"bert-keras predict {model} {texts}")
@@ -250,24 +238,20 @@ def _finetuning_data(options: argparse.Namespace) -> str | dict[str, str]:
 
 @program.command(
     option("table", "TABLE", TABLES, choices=tuple(EXPERIMENTS)),
-    option("--scale", "SCALE", "tiny (an hour), small or paper (GPUs)", "tiny", choices=(*SCALES,)),
+    option("--scale", "SCALE", "tiny (an hour) or small (hours)", "tiny", choices=(*SCALES,)),
     required("--data", "DIR", "folder with corpus/*.txt, glue/MNLI, squad, ..."),
-    option("-o --output", "DIR", "folder of all runs (required without --dry-run)"),
-    flag("--dry-run", "print the stages and their steps and write nothing"),
+    required("-o --output", "DIR", "folder of all runs"),
     *program.DEVICES,
     examples="  bert-keras reproduce table5 --scale small --data data --output table5",
 )
 def reproduce(options: argparse.Namespace) -> None:
-    """Repeat a table or figure of the paper; the same command continues an interrupted run."""
-    _require_output(options)
+    """Repeat a table of the paper; the same command continues an interrupted run."""
     experiment, scale = EXPERIMENTS[options.table], SCALES[options.scale]
-    scale.experiment(experiment).inputs(options.data)  # raises InputError without data
+    check_name(experiment.name, scale.tables, what=f"table of the scale {options.scale}")
+    experiment.inputs(options.data)  # raises InputError without data
     program.start_keras(options)
-    from bert_keras.experiments.run import plan, reproduce
+    from bert_keras.experiments.run import reproduce
 
-    if options.dry_run:
-        print(plan(experiment, scale, data=options.data))
-        return
     with program.devices(options, trains_several=True):
         reproduce(experiment, scale, data=options.data, output=options.output)
     print_field("report", f"{options.output}/report.html and report.md")

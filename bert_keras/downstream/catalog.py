@@ -17,27 +17,36 @@ from bert_keras.downstream.task import Task
 from bert_keras.errors import InputError, check_name
 from bert_keras.files import StrPath
 
+# `bert-keras list tasks` has this order: tasks for the user's own files come first.
 TASKS: dict[str, Task] = {
     task.name: task
     for task in (
+        *TABLE_TASKS.values(),
+        SENTENCE_PAIRS_TASK,
+        RETRIEVAL_TASK,
+        NER_TASK,
+        NER_FEATURES_TASK,
+        POS_TASK,
         *GLUE_TASKS.values(),
         *SQUAD_TASKS.values(),
         SWAG_TASK,
         *KOREAN_TASKS.values(),
         *QUESTION_TASKS,
         *TAG_TASKS,
-        NER_TASK,
-        NER_FEATURES_TASK,
-        POS_TASK,
-        *TABLE_TASKS.values(),
-        SENTENCE_PAIRS_TASK,
-        RETRIEVAL_TASK,
     )
 }
 
 
-# Name in TASKS -> what the task predicts
+# Name in TASKS -> description of the task
 DESCRIPTIONS = {
+    "classification": "your table (.csv, .tsv, .jsonl): one label for a text or a pair",
+    "multi-label": "your table: several labels",
+    "regression": "your table: a number",
+    "sentence-pairs": "your table: embeddings from pairs with a score",
+    "retrieval": "your table: embeddings of queries and passages",
+    "ner": "your CoNLL file: names in a sentence",
+    "ner-features": "your CoNLL file: names in a sentence, by a BiLSTM over frozen features",
+    "pos": "your CoNLL file: parts of speech, or other tags of single words",
     "cola": "GLUE: is a sentence acceptable",
     "sst2": "GLUE: is a review positive",
     "mrpc": "GLUE: do two sentences mean the same",
@@ -46,7 +55,7 @@ DESCRIPTIONS = {
     "mnli": "GLUE: entailment, neutral or contradiction",
     "qnli": "GLUE: does a sentence answer a question",
     "rte": "GLUE: entailment or not",
-    "wnli": "GLUE: what a pronoun refers to",
+    "wnli": "GLUE: which noun a pronoun stands for",
     "squad1": "SQuAD 1.1: the span that answers a question",
     "squad2": "SQuAD 2.0: the span that answers a question, or no answer",
     "swag": "SWAG: one of four endings",
@@ -60,55 +69,41 @@ DESCRIPTIONS = {
     "klue-mrc": "KLUE: the span that answers a question, or no answer",
     "klue-ner": "KLUE: names in a sentence, by characters",
     "naver-ner": "Naver NER: names in a sentence, by words",
-    "ner": "CoNLL files: names in a sentence",
-    "ner-features": "CoNLL files: names in a sentence, by a BiLSTM over frozen features",
-    "pos": "CoNLL files: parts of speech, or other tags of single words",
-    "classification": "your table (.csv, .tsv, .jsonl): one label for a text or a pair",
-    "multi-label": "your table: several labels",
-    "regression": "your table: a number",
-    "sentence-pairs": "your table: embeddings from pairs with a score",
-    "retrieval": "your table: embeddings of queries and passages",
 }
 
-# Tasks that only `bert-keras evaluate` has, for pretrained models
+# Tasks that only `bert-keras evaluate` has: they score pretrained models without fine-tuning
 ZERO_SHOT = {"blimp": "BLiMP: the right one of two sentences, by models without fine-tuning"}
-
-# Name in Hugging Face's library -> name in TASKS
-ALIASES = {
-    "text-classification": "classification",
-    "token-classification": "ner",
-    "question-answering": "squad1",
-    "sentence-similarity": "sentence-pairs",
-}
-
-
-def task_names() -> list[str]:
-    """Returns the names of all tasks and their aliases."""
-    return [*DESCRIPTIONS, *ZERO_SHOT, *ALIASES]
 
 
 def named_task(name: str) -> Task:
-    """Returns the task with a name or alias; raises InputError if there is none."""
-    check_name(name, [*TASKS, *ALIASES], what="task")
-    return TASKS[ALIASES.get(name, name)]
+    """Returns the task with a name; raises InputError if there is none."""
+    check_name(name, TASKS, what="task")
+    return TASKS[name]
 
 
 def task_of(metadata: ModelMetadata, *, name: str | None, source: StrPath) -> Task:
     """Returns a task with the settings on which a model was fine-tuned.
 
-    If `name` is None, it is the task on which the model was fine-tuned, or for a classifier that
-    `fit` trained, a task for tables. A model without a task in its metadata gets the default
-    settings and keeps its labels; numbered labels are replaced by the labels of the task. A task of
-    sentence embeddings also scores models of other tasks, and uses only their `max_length`.
+    A model without a task in its metadata gets the default settings and keeps its labels. If they
+    are only numbered, the labels of the task replace them.
+
+    Args:
+        metadata: The metadata of the model.
+        name: The name of the task. None takes the task of the fine-tuning, or for a classifier that
+            `fit` trained, the task for tables with the same problem type. A task of sentence
+            embeddings also scores a model of another task, and uses only its `max_length`.
+        source: The name of the model in error messages.
     """
     tuned_on = metadata.task.get("name")
+    problem_of_model = metadata.problem_type or SINGLE
     if name is None:
-        tasks = {(one.model, one.problem_type or SINGLE): one.name for one in TABLE_TASKS.values()}
-        name = str(tuned_on or tasks.get((metadata.model, metadata.problem_type or SINGLE), ""))
-        if not name:
-            names = [each.name for each in TASKS.values() if each.model == metadata.model]
-            expected = f"give --task (task=), one of {', '.join([*names, *ZERO_SHOT])}"
-            raise InputError(f"{source} is a {metadata.model} without a task; {expected}")
+        tables = {(each.model, each.problem_type or SINGLE): each for each in TABLE_TASKS.values()}
+        table_task = tables.get((metadata.model, problem_of_model))
+        name = str(tuned_on or (table_task.name if table_task else ""))
+    if not name:
+        names = [each.name for each in TASKS.values() if each.model == metadata.model]
+        expected = f"give --task (task=), one of {', '.join([*names, *ZERO_SHOT])}"
+        raise InputError(f"{source} is a {metadata.model} without a task; {expected}")
     task = named_task(name)
     name = task.name
     if metadata.model != task.model:
@@ -127,13 +122,10 @@ def task_of(metadata: ModelMetadata, *, name: str | None, source: StrPath) -> Ta
         known, needed = ", ".join(metadata.labels[:20]), ", ".join(task.labels[:20])
         raise InputError(
             f"{source} was fine-tuned on {tuned_on or 'an unknown task'} "
-            f"({metadata.problem_type or SINGLE}; labels {known or 'any'}), "
+            f"({problem_of_model}; labels {known or 'any'}), "
             f"not on {name} ({problem}; labels {needed or 'any'})"
         )
-    known = {field.name for field in dataclasses.fields(task)}
-    settings = {
-        field: tuple(value) if isinstance(value, list) else value
-        for field, value in metadata.task.items()
-        if field in known
-    }
+    fields = {field.name for field in dataclasses.fields(task)}
+    stored = {field: value for field, value in metadata.task.items() if field in fields}
+    settings = {f: tuple(v) if isinstance(v, list) else v for f, v in stored.items()}
     return dataclasses.replace(task, **settings, labels=labels)

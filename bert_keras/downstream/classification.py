@@ -7,6 +7,7 @@ from collections import Counter
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from functools import partial
+from itertools import chain
 from pathlib import Path
 from typing import Any, ClassVar, NamedTuple, Self
 
@@ -54,15 +55,15 @@ def correlation(gold: Sequence[float], predicted: Sequence[float], *, function: 
 
 def f1_of_sets(gold: Sequence[tuple], predicted: Sequence[tuple], *, average: str) -> float:
     """Returns the "micro" or "macro" F1 score; each example has any number of labels."""
-    labels = sorted({label for several in (*gold, *predicted) for label in several})
+    labels = sorted(set(chain(*gold, *predicted)))
     if not labels:
         return 1.0  # no label is expected and none is predicted
-    gold_NL, predicted_NL = (
-        np.array([[label in label_set for label in labels] for label_set in sets], int)
-        for sets in (gold, predicted)
-    )
+
+    def has_label(sets: Sequence[tuple]) -> np.ndarray:  # 0 or 1, [N, L]
+        return np.array([[label in each for label in labels] for each in sets], int)
+
     classes = [1] if len(labels) == 1 else None  # scikit-learn would average over the class 0 too
-    return f1(gold_NL, predicted_NL, average=average, labels=classes)
+    return f1(has_label(gold), has_label(predicted), average=average, labels=classes)
 
 
 def _mean_score(gold: Sequence, predicted: Sequence, *, names: Sequence[str]) -> float:
@@ -141,16 +142,21 @@ class ClassificationTask(Task[TextExample, EncodedTexts, LabelPrediction]):
 
     def read(self, path: StrPath, *, split: str = "train") -> list[TextExample]:
         """Reads the rows of a table; a label must be one of `labels` if these are set."""
-        columns, is_labelled = {"text_columns": self.text_columns}, needs_labels(split)
+        is_labelled = needs_labels(split)
+        columns = {"text_columns": self.text_columns}
         if is_labelled:
             columns["label_column"] = (self.label_column,)
         # Texts to predict may be plain lines.
         is_plain = Path(path).suffix == ".txt" and not is_labelled and len(self.text_columns) == 1
-        headerless = self.text_columns if is_plain else ()
-        lists = (self.label_column,) if self.kind == "many" else ()
+        rows = table_rows(
+            path,
+            columns=columns,
+            headerless=self.text_columns if is_plain else (),
+            lists=(self.label_column,) if self.kind == "many" else (),
+            keeps_blank=not is_labelled,
+        )
         examples = []
-        options = {"headerless": headerless, "lists": lists, "keeps_blank": not is_labelled}
-        for location, values in table_rows(path, columns=columns, **options):
+        for location, values in rows:
             texts = [values[column] for column in self.text_columns]
             if is_labelled:
                 texts = [required_text(values, c, location=location) for c in self.text_columns]
@@ -228,7 +234,7 @@ class ClassificationTask(Task[TextExample, EncodedTexts, LabelPrediction]):
         rows = [("index", "prediction", *classes, *self.text_columns)]
         for index, (label, probabilities) in enumerate(predictions):
             decimals = (f"{each:.6f}" for each in probabilities)
-            texts = (" ".join(text.split()) for text in examples[index].texts)
+            texts = (" ".join(text.split()) for text in examples[index].texts)  # without tabs
             rows.append((str(index), self.label_scheme.to_text(label), *decimals, *texts))
         text = io.StringIO()
         if Path(path).suffix == ".csv":

@@ -1,15 +1,12 @@
-"""GLUE (General Language Understanding Evaluation): its nine tasks, diagnostic set, submission."""
+"""Defines the nine tasks of GLUE (General Language Understanding Evaluation)."""
 
-import zipfile
 from collections.abc import Sequence
 from dataclasses import dataclass, field
-from pathlib import Path
 
 from bert_keras.downstream.classification import ClassificationTask, TextExample
 from bert_keras.downstream.table import PREFIX, is_tfds, table_rows
 from bert_keras.downstream.task import FileNames, fixed, needs_labels
-from bert_keras.errors import InputError, counted
-from bert_keras.files import StrPath, atomic_file, text_lines, write_text
+from bert_keras.files import StrPath, write_text
 from bert_keras.kinds.classifier import LabelPrediction
 
 # The file of each split in the folder of a task. The split of TFDS has the same name without
@@ -24,12 +21,10 @@ MNLI_FILES: FileNames = {
     # The diagnostic set; its place differs between archives of GLUE.
     "ax": ("../AX/diagnostic.tsv", "../AX/AX.tsv", "../diagnostic/diagnostic.tsv"),
 }
-DIAGNOSTIC_SPLIT = f"{PREFIX}glue/ax:test"  # the diagnostic set in TFDS
-
 PAIR = ("sentence1", "sentence2")
-ENTAILED = ("entailment", "not_entailment")
-# The labels of test sets in TFDS builders, and in tables that were exported from them.
-NO_LABELS = ("-1", "-1.0")
+ENTAILMENT = ("entailment", "not_entailment")
+# The label of every row of a test set, in TFDS builders and in tables that come from them.
+UNKNOWN_LABELS = ("-1", "-1.0")
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -42,7 +37,8 @@ class GlueTask(ClassificationTask):
     text_columns: tuple[str, ...] = fixed(PAIR)  # the names in TFDS and Hugging Face
     file_columns: tuple[str, ...] = fixed(())  # the names in the files, if they differ
     label_column: str = fixed("label")
-    # The names in the files, in the order of google-research/bert; for a regression, the column
+    # The names in the files, in the order of google-research/bert. A regression has one label, the
+    # column of the numbers.
     labels: tuple[str, ...] = fixed(("0", "1"))
     builder_labels: tuple[str, ...] = fixed(())  # the names of `labels` in TFDS, if they differ
     scores: tuple[str, ...] = fixed(("accuracy",))
@@ -63,30 +59,34 @@ class GlueTask(ClassificationTask):
             split: f"{data}:{names[0].removesuffix('.tsv').replace('dev', 'validation')}"
             for split, names in self.file_names.items()
         }
-        return paths | ({"ax": DIAGNOSTIC_SPLIT} if "ax" in paths else {})
+        return paths | ({"ax": f"{PREFIX}glue/ax:test"} if "ax" in paths else {})
 
     def read(self, path: StrPath, *, split: str = "train") -> list[TextExample]:
         """Reads rows in the order of the prediction file."""
         is_labelled = needs_labels(split)
-        columns, label_column = self.file_columns or self.text_columns, self.label_column
+        text_columns, label_column = self.file_columns or self.text_columns, self.label_column
         if is_tfds(path):
-            columns, label_column = self.text_columns, "label"
-        needed = [*columns, label_column] if is_labelled else list(columns)
-        if is_tfds(path):  # TFDS shuffles rows
-            rows = table_rows(path, columns=[*needed, "idx"])
-            rows = sorted(rows, key=lambda row: int(row[1]["idx"]))
+            text_columns, label_column = self.text_columns, "label"
+        columns = [*text_columns, label_column] if is_labelled else [*text_columns]
+        if is_tfds(path):
+            rows = list(table_rows(path, columns=[*columns, "idx"]))
+            rows.sort(key=lambda row: int(row.values["idx"]))  # TFDS shuffles rows
         else:
-            skips = is_labelled and self.has_broken_rows
-            options = {"headerless": self.headerless, "skips_broken": skips}
-            rows = table_rows(path, columns=needed, keeps_blank=not is_labelled, **options)
-        names = self.builder_labels or self.labels
-        labels: dict[str | None, str | None] = dict(zip(names, self.labels, strict=True))
-        if not is_labelled:
-            labels |= dict.fromkeys(NO_LABELS)
+            rows = table_rows(
+                path,
+                columns=columns,
+                headerless=self.headerless,
+                skips_broken=is_labelled and self.has_broken_rows,
+                keeps_blank=not is_labelled,
+            )
+        label_names = dict(zip(self.builder_labels or self.labels, self.labels, strict=True))
         examples = []
         for location, values in rows:
-            texts, label = [values[column] for column in columns], values.get(label_column)
-            label = labels.get(label, label)
+            label = values.get(label_column)
+            if not is_labelled and label in UNKNOWN_LABELS:
+                label = None
+            label = label_names.get(label or "", label)
+            texts = [values[column] for column in text_columns]
             examples.append(self.example(texts, label, location=location, split=split))
         return examples
 
@@ -155,44 +155,9 @@ GLUE_TASKS: dict[str, GlueTask] = {
             file_names=MNLI_FILES,
         ),
         GlueTask(
-            name="qnli", folder="QNLI", text_columns=("question", "sentence"), labels=ENTAILED
+            name="qnli", folder="QNLI", text_columns=("question", "sentence"), labels=ENTAILMENT
         ),
-        GlueTask(name="rte", folder="RTE", labels=ENTAILED),
+        GlueTask(name="rte", folder="RTE", labels=ENTAILMENT),
         GlueTask(name="wnli", folder="WNLI", builder_labels=("not_entailment", "entailment")),
     )
 }
-# File name that GLUE's server expects -> number of predictions
-SUBMISSION = {
-    "CoLA.tsv": 1_063,
-    "SST-2.tsv": 1_821,
-    "MRPC.tsv": 1_725,
-    "STS-B.tsv": 1_379,
-    "QQP.tsv": 390_965,
-    "MNLI-m.tsv": 9_796,
-    "MNLI-mm.tsv": 9_847,
-    "AX.tsv": 1_104,
-    "QNLI.tsv": 5_463,
-    "RTE.tsv": 3_000,
-    "WNLI.tsv": 146,
-}
-
-
-def check_submission(folder: StrPath, *, new: str = "") -> None:
-    """Raises InputError if a folder lacks predictions for GLUE's server; `new` may be missing."""
-    missing = []
-    for name, count in SUBMISSION.items():
-        path = Path(folder) / name
-        is_whole = path.is_file() and sum(1 for _ in text_lines(path)) == 1 + count  # a header
-        if name != new and not is_whole:
-            missing.append(f"{name} of {counted(count, 'prediction')}")
-    if missing:
-        command = "predict (MNLI-mm.tsv: --split test_mismatched, AX.tsv: --split ax)"
-        raise InputError(f"{folder} has no {', '.join(missing)}; write them with {command}")
-
-
-def write_submission(folder: StrPath, path: StrPath) -> None:
-    """Packs the eleven complete prediction files of a folder for GLUE's server."""
-    check_submission(folder)
-    with atomic_file(path) as part, zipfile.ZipFile(part, "w", zipfile.ZIP_DEFLATED) as archive:
-        for name in SUBMISSION:
-            archive.write(Path(folder) / name, name)

@@ -16,7 +16,10 @@ from bert_keras.distribution.model import compile_call
 class Predictor:
     """Runs a model on encoded rows; the model is compiled once.
 
-    `forward(model, *batch)` returns outputs and a loss or None, by default of the forward pass.
+    Args:
+        model: The model, with or without `compile`.
+        forward: A function of the model and the parts of a batch that returns the outputs and a
+            loss or None. By default it calls the model without dropout.
     """
 
     def __init__(self, model: keras.Model, *, forward: Callable | None = None):
@@ -27,10 +30,11 @@ class Predictor:
     def __call__(
         self, encoded: Encoded, *, batch_size: int = 32, stage: str = "predict"
     ) -> tuple[list, float | None]:
-        """Runs the model on all rows; returns the output for each row, in order, and the mean loss.
+        """Returns the model's output for each row, in order, and the mean loss.
 
-        An output is a float32 array or a dict of arrays, without the batch axis; its time axis is
-        padded to the longest row of its batch. The loss is None without `compile` or targets.
+        An output is a float32 array or a dict of arrays, without the batch axis. Its time axis is
+        padded to the longest row of the batch. The loss is None without `compile` or targets.
+        `stage` is the text on the progress bar.
         """
         if not len(encoded):
             return [], None
@@ -44,7 +48,8 @@ class Predictor:
                 output = tree.map_structure(np.asarray, output)
                 for index, row in enumerate(rows):
                     outputs[row] = tree.map_structure(lambda array, at=index: array[at], output)
-                losses += [] if loss is None else [float(loss) * len(rows)]
+                if loss is not None:
+                    losses.append(float(loss) * len(rows))
                 bar.update(len(rows))
         return outputs, sum(losses) / len(encoded) if losses else None
 

@@ -8,7 +8,7 @@ import sys
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from itertools import chain, islice
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -17,9 +17,13 @@ from bert_keras.files import StrPath, existing_file, text_lines
 
 PREFIX = "tfds:"
 WITH_HEADER = (".csv", ".tsv", ".txt")
-Names = Sequence[str]
-Row = tuple[str, dict[str, Any]]  # the location, for error messages, and the texts by column
-Lines = Iterable[tuple[str, list[str]]]  # the location and the fields of each line
+
+
+class Row(NamedTuple):
+    """A row of a table."""
+
+    location: str  # "FILE, line N", for error messages
+    values: dict[str, Any]  # column -> text
 
 
 def table_rows(
@@ -31,7 +35,7 @@ def table_rows(
     lists: Sequence[str] = (),
     keeps_blank: bool = False,
 ) -> Iterator[Row]:
-    """Yields the rows of a table, as ("FILE, line N", values) with at least the named columns.
+    """Yields the rows of a table, each with at least the named columns.
 
     A `.tsv` or `.txt` file has tabs, a header line and no quoting, like GLUE's files. A `.csv` file
     has double quotes, and commas, semicolons, tabs or `|` between its columns. Numbers and booleans
@@ -39,15 +43,18 @@ def table_rows(
 
     Args:
         path: A `.tsv`, `.txt`, `.csv`, `.jsonl` or `.json` file, or `tfds:NAME:SPLIT`.
-        columns: The columns that each row must have, or a dict from a task's setting to columns.
+        columns: The columns that each row must have. A dict from the name of a task's setting to
+            its columns lets the error for a missing column suggest the setting.
         headerless: The column names of a file without a header line. If the first line contains all
             names of `columns`, it is still a header.
-        skips_broken: Whether rows with a wrong number of columns are skipped and counted on stderr.
+        skips_broken: Whether to skip rows with a wrong number of columns. Their number is printed.
         lists: Columns of JSON and TFDS that may be lists; their texts are joined by commas.
-        keeps_blank: Whether blank rows are not skipped, and blank lines between wider rows refused.
+        keeps_blank: Whether a row whose texts are all empty is an example, as in a file to predict.
+            A blank line is such a row in a table of one column, otherwise an error, except at the
+            end of the file.
     """
     settings = columns if isinstance(columns, Mapping) else {}
-    names = list(chain(*settings.values())) if settings else list(columns)
+    needed = list(chain(*settings.values())) if settings else list(columns)
     suffix = Path(path).suffix
     if is_tfds(path):
         objects = enumerate(tfds_rows(os.fspath(path)), start=1)
@@ -55,71 +62,101 @@ def table_rows(
     elif suffix in (".jsonl", ".json"):
         rows = _object_rows(_json_objects(path), lists)
     elif suffix in WITH_HEADER:
-        lines = ((f"{path}, line {n}", s.split("\t")) for n, s in enumerate(text_lines(path), 1))
-        lines = _csv_lines(path, names) if suffix == ".csv" else lines
-        rows = _rows_below_header(lines, names, headerless, skips_broken, keeps_blank)
+        lines = _csv_lines(path, needed) if suffix == ".csv" else _tab_lines(path)
+        rows = _rows_below_header(lines, needed, headerless, skips_broken, keeps_blank)
     else:
         raise InputError(f"{path} is not a .tsv, .txt, .csv, .jsonl or .json file; rename it")
-    location = ""
-    for location, values in rows:
-        if missing := [name for name in names if values.get(name) is None]:
-            where = path if suffix in WITH_HEADER else location
-            existing = ", ".join(map(quoted, values)) or "none"
-            options = " ".join(f"{setting}=NAME" for setting, each in settings.items() if each)
-            hint = "a table of your own needs the task classification"
-            hint = f"name yours: --set {options} (changes= in Python)" if settings else hint
-            found = f"no column {missing[0]!r}, only {existing}; {hint}"
-            if missing[0] in values:
-                where, found = location, f"null in the column {missing[0]!r}; expected a text"
-            raise InputError(f"{where} has {found}")
-        yield location, values
-    if not location:
+    is_empty = True
+    for row in rows:
+        is_empty = False
+        missing = [column for column in needed if row.values.get(column) is None]
+        if missing:
+            place = os.fspath(path) if suffix in WITH_HEADER else row.location
+            raise _missing_column(missing[0], row, place=place, settings=settings)
+        yield row
+    if is_empty:
         raise InputError(f"{path} has no rows; expected one or more, below a header except in JSON")
 
 
-def _csv_lines(path: StrPath, columns: Sequence[str]) -> Lines:
-    """Yields the lines, divided by the separator that gives the header the most known columns."""
+def _missing_column(
+    column: str, row: Row, *, place: str, settings: Mapping[str, Sequence[str]]
+) -> InputError:
+    if column in row.values:
+        return InputError(f"{row.location} has null in the column {column!r}; expected a text")
+    hint = "a table of your own needs the task classification"
+    if settings:
+        options = " ".join(f"{setting}=NAME" for setting, names in settings.items() if names)
+        hint = f"name yours: --set {options} (changes= in Python)"
+    existing = ", ".join(map(quoted, row.values)) or "none"
+    return InputError(f"{place} has no column {column!r}, only {existing}; {hint}")
+
+
+def _tab_lines(path: StrPath) -> Iterator[tuple[str, list[str]]]:
+    """Yields the location and the fields of each line."""
+    for number, text in enumerate(text_lines(path), start=1):
+        yield f"{path}, line {number}", text.split("\t")
+
+
+def _csv_lines(path: StrPath, columns: Sequence[str]) -> Iterator[tuple[str, list[str]]]:
+    """Same as `_tab_lines`; chooses the separator with which the header has most of `columns`."""
     header = next(iter(text_lines(path)), "")
-    splits = {mark: next(csv.reader([header], delimiter=mark), []) for mark in ",;\t|"}
-    delimiter = max(splits, key=lambda m: (len(set(columns) & set(splits[m])), len(splits[m])))
-    num_before = int(len(header) == 5 and header.startswith("sep="))  # a line for Excel
-    delimiter = header[-1] if num_before else delimiter
-    lines = (f"{line}\n" for line in islice(text_lines(path), num_before, None))
+
+    def count_columns(separator: str) -> tuple[int, int]:
+        """Returns the numbers of known columns and of all columns."""
+        names = next(csv.reader([header], delimiter=separator), [])
+        return len({*columns} & {*names}), len(names)
+
+    num_skipped = int(len(header) == 5 and header.startswith("sep="))  # a line for Excel
+    separator = header[-1] if num_skipped else max(",;\t|", key=count_columns)
     csv.field_size_limit(LARGEST_COUNT)
-    reader, start = csv.reader(lines, delimiter=delimiter, strict=True), num_before + 1
+    lines = (f"{line}\n" for line in islice(text_lines(path), num_skipped, None))
+    reader = csv.reader(lines, delimiter=separator, strict=True)
+    first_line = num_skipped + 1  # of the row that the reader reads
     try:
         for fields in reader:
-            yield f"{path}, line {reader.line_num + num_before}", fields
-            start = reader.line_num + num_before + 1
+            last_line = num_skipped + reader.line_num
+            yield f"{path}, line {last_line}", fields
+            first_line = last_line + 1
     except csv.Error as error:
-        raise InputError(f"{path}, line {start} is not CSV ({error}); close its quotes") from error
+        location = f"{path}, line {first_line}"
+        raise InputError(f"{location} is not CSV ({error}); close its quotes") from error
 
 
 def _rows_below_header(
-    lines: Lines, columns: Names, headerless: Names, skips_broken: bool, keeps_blank: bool
+    lines: Iterable[tuple[str, list[str]]],
+    columns: Sequence[str],
+    headerless: Sequence[str],
+    skips_broken: bool,
+    keeps_blank: bool,
 ) -> Iterator[Row]:
-    header: Sequence[str] | None = None
-    skipped, blank, twins = [], "", []
+    """Yields the rows of a file with separators; for the arguments, see `table_rows`."""
+    header: Sequence[str] = ()
+    skipped: list[str] = []  # locations
+    blank = ""  # location of a blank line, which may be at the end of a file to predict
     for location, fields in lines:
-        fields = fields or [""]  # csv yields no field for a blank line
-        if header is None:
-            is_row = headerless and not set(columns) <= set(fields)
-            header = headerless if is_row else fields
-            twins = [name for name in header if name and header.count(name) > 1]
-            if not is_row:
+        fields = fields or [""]  # the csv module returns no field for a blank line
+        if not header:
+            has_header = not headerless or {*columns} <= {*fields}
+            header = fields if has_header else headerless
+            repeated = [name for name in header if name and header.count(name) > 1]
+            if repeated:
+                raise InputError(f"{location} has two columns {repeated[0]!r}; rename one")
+            if has_header:
                 continue
-        has_width = len(fields) == len(header)
-        if not any(fields) and not (keeps_blank and has_width):
+        has_all_columns = len(fields) == len(header)
+        if not any(fields) and not (keeps_blank and has_all_columns):
             blank = location if keeps_blank else ""
-        elif has_width and not blank and not twins:
-            yield location, dict(zip(header, fields, strict=True))
+            continue
+        if blank:
+            raise InputError(f"{blank} is blank between rows to predict; remove the line")
+        if has_all_columns:
+            yield Row(location, dict(zip(header, fields, strict=True)))
         elif skips_broken:
             skipped.append(location)
         else:
-            widths = f"{counted(1 if blank else len(fields), 'column')}, the header {len(header)}"
+            widths = f"{counted(len(fields), 'column')}, the header {len(header)}"
             hint = "in a .csv file, quote texts that contain the separator"
-            hint = f"two columns are {twins[0]!r}, rename one" if twins else hint
-            raise InputError(f"{blank or location} has {widths}; {hint}")
+            raise InputError(f"{location} has {widths}; {hint}")
     if skipped:
         rows = counted(len(skipped), "row")
         print(f"skipped {rows} of another width; the first is {skipped[0]}", file=sys.stderr)
@@ -129,11 +166,12 @@ def _json_objects(path: StrPath) -> Iterator[tuple[str, Any]]:
     """Yields the location and the value of each item of a .json list or line of a .jsonl file."""
     if Path(path).suffix == ".json":
         items = parse_json(existing_file(path).read_bytes(), location=os.fspath(path))
-        yield from ((f"{path}, item {n}", item) for n, item in enumerate(items, start=1))
+        for number, item in enumerate(items, start=1):
+            yield f"{path}, item {number}", item
         return
-    for n, line in enumerate(text_lines(path), start=1):
+    for number, line in enumerate(text_lines(path), start=1):
         if line.strip():
-            location = f"{path}, line {n}"
+            location = f"{path}, line {number}"
             yield location, parse_json(line, location=location)
 
 
@@ -145,28 +183,31 @@ def parse_json(text: str | bytes, *, location: str) -> Any:
         raise InputError(f"{location} is not valid JSON: {error}") from error
 
 
-def _object_rows(objects: Iterable[tuple[str, Any]], lists: Names) -> Iterator[Row]:
-    for location, each in objects:
-        # A value that is not an object has no columns.
-        item = each if isinstance(each, dict) else {}
-        yield location, dict(_named_texts(item, lists, location))
+def _object_rows(objects: Iterable[tuple[str, Any]], lists: Sequence[str]) -> Iterator[Row]:
+    """Yields the rows of (location, JSON value) pairs."""
+    for location, value in objects:
+        columns = value if isinstance(value, dict) else {}  # other values have no columns
+        yield Row(location, dict(_named_texts(columns, lists, location)))
 
 
-def _named_texts(item: dict, lists: Names, location: str, prefix: str = "") -> Iterator[tuple]:
-    for name, value in item.items():
-        name = f"{prefix}{name}"
+def _named_texts(
+    columns: Mapping[str, Any], lists: Sequence[str], location: str, prefix: str = ""
+) -> Iterator[tuple[str, str | None]]:
+    """Yields the name and the text of each column, and of each value in an object."""
+    for key, value in columns.items():
+        name = f"{prefix}{key}"
         if isinstance(value, dict):
             yield from _named_texts(value, lists, location, f"{name}.")
         elif isinstance(value, list) and name in lists:
-            texts = list(map(_text, value))
-            if "," in "".join(texts):
+            texts = [_as_text(each) for each in value]
+            if any("," in text for text in texts):
                 raise InputError(f"{location} has {texts}; a comma separates labels, rename one")
             yield name, ",".join(texts)
         elif not isinstance(value, list):
-            yield name, None if value is None else _text(value)
+            yield name, None if value is None else _as_text(value)
 
 
-def _text(value: Any) -> str:
+def _as_text(value: Any) -> str:
     return value if isinstance(value, str) else json.dumps(value)
 
 
@@ -185,9 +226,11 @@ def is_tfds(path: StrPath) -> bool:
 def tfds_files(data: StrPath) -> dict[str, str]:
     """Returns the path `tfds:NAME:SPLIT` of each split of `tfds:NAME` or `tfds:FOLDER`."""
     data = os.fspath(data)
-    names = (("train", "train"), ("dev", "validation"), ("dev", "dev"), ("test", "test"))
     existing = _prepared_builder(data.removeprefix(PREFIX)).info.splits
-    return {split: f"{data}:{name}" for split, name in names if name in existing}
+    names = {"train": "train", "dev": "dev", "test": "test"}
+    if "dev" not in existing:
+        names["dev"] = "validation"
+    return {split: f"{data}:{name}" for split, name in names.items() if name in existing}
 
 
 def tfds_rows(path: str) -> Iterator[dict[str, Any]]:
@@ -219,12 +262,12 @@ def _prepared_builder(name: str) -> Any:
 
 
 def _python_value(value: Any, feature: Any) -> Any:
-    inner = getattr(feature, "feature", None)
+    """Converts an array or scalar of TFDS to lists, texts and numbers of Python."""
+    inner = getattr(feature, "feature", None) or feature  # of a `tfds.features.Sequence`
     if isinstance(value, dict):
-        parts = inner or feature
-        return {name: _python_value(each, parts[name]) for name, each in value.items()}
+        return {name: _python_value(each, inner[name]) for name, each in value.items()}
     if isinstance(value, np.ndarray):
-        return [_python_value(each, inner or feature) for each in value]
-    if hasattr(feature, "int2str"):
+        return [_python_value(each, inner) for each in value]
+    if hasattr(feature, "int2str"):  # a `tfds.features.ClassLabel`
         return None if value < 0 else feature.int2str(int(value))
     return value.decode("utf-8") if isinstance(value, bytes) else value.item()

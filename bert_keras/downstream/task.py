@@ -31,7 +31,7 @@ Prediction = TypeVar("Prediction")
 
 
 def fixed(default: Any = MISSING) -> Any:
-    """Declares a field that no option and no FIELD=VALUE can set."""
+    """Returns a field that users cannot change, neither by an option nor by FIELD=VALUE."""
     return field(default=default, metadata={"is_fixed": True})
 
 
@@ -88,7 +88,7 @@ class Task(abc.ABC, Generic[Example, EncodedExamples, Prediction]):
 
     @abc.abstractmethod
     def read(self, path: StrPath, *, split: str = "train") -> Sequence[Example]:
-        """Returns the examples of a file; those of "train" and "dev" must have labels."""
+        """Returns the examples of a file; in "train" and "dev", each must have a label."""
 
     def check_labels(self, examples: Sequence[Example]) -> None:
         """Raises InputError if an example has no label, so that it cannot be scored."""

@@ -1,4 +1,4 @@
-"""Defines tables of scores as data: arms (recipe changes), columns (tasks), published scores."""
+"""Defines experiments as tables of scores: rows are changes of recipes, columns are tasks."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
@@ -15,11 +15,9 @@ class Arm:
 
     name: str
     pretraining: tuple[str, ...] = ()  # FIELD=VALUE changes of the pretraining recipe
-    step_fraction: float = 1.0  # fraction of the pretraining steps before the fine-tuning
     finetuning: tuple[str, ...] = ()  # FIELD=VALUE changes of every task's fine-tuning recipe
-    # The paper's score in each of the first columns; empty for a figure.
+    # The paper's scores in the first columns of the table, in their order; () if it has none
     published: tuple[float, ...] = ()
-    perplexity: float | None = None  # the paper's perplexity of masked words
 
     @property
     def pretraining_name(self) -> str:
@@ -44,7 +42,7 @@ class ScoreColumn:
 
 @dataclass(frozen=True, kw_only=True)
 class Experiment:
-    """A table of scores: a table or figure of the paper, or `labels`."""
+    """A table of scores: a table of the paper, or `labels`."""
 
     name: str
     title: str
@@ -64,7 +62,10 @@ class Experiment:
         return models
 
     def inputs(self, data: StrPath) -> tuple[list[str], dict[str, dict[str, str]], list[str]]:
-        """Returns the corpus, the files of each column and a note for each column without files."""
+        """Returns the corpus, the files of each column, and a note for each column without files.
+
+        Raises InputError if there is no corpus or no column has files.
+        """
         folder, files, missing = Path(data), {}, []
         for column in self.columns:
             try:
@@ -112,17 +113,15 @@ _TABLE5 = _arms(
         ("+ BiLSTM", "left-to-right", (82.1, 84.1, 75.7, 91.6, 84.9)),
     ],
 )
-_BERT, _, _LEFT_TO_RIGHT, _BILSTM = _TABLE5
 
-_SIZES = [  # size, perplexity of masked words, MNLI-m, MRPC, SST-2
-    ("L-3_H-768_A-12", 5.84, 77.9, 79.8, 88.4),
-    ("L-6_H-768_A-3", 5.24, 80.6, 82.2, 90.7),
-    ("L-6_H-768_A-12", 4.68, 81.9, 84.8, 91.3),
-    ("L-12_H-768_A-12", 3.99, 84.4, 86.7, 92.9),
-    ("L-12_H-1024_A-16", 3.54, 85.7, 86.9, 93.3),
-    ("L-24_H-1024_A-16", 3.23, 86.6, 87.8, 93.7),
+_SIZES = [  # size, MNLI-m, MRPC, SST-2
+    ("L-3_H-768_A-12", 77.9, 79.8, 88.4),
+    ("L-6_H-768_A-3", 80.6, 82.2, 90.7),
+    ("L-6_H-768_A-12", 81.9, 84.8, 91.3),
+    ("L-12_H-768_A-12", 84.4, 86.7, 92.9),
+    ("L-12_H-1024_A-16", 85.7, 86.9, 93.3),
+    ("L-24_H-1024_A-16", 86.6, 87.8, 93.7),
 ]
-_TABLE6 = _arms("size", [(name, name, scores) for name, _, *scores in _SIZES])
 
 _POLICIES = [  # percent [MASK]-same-random, MNLI-m, NER fine-tuned, NER features
     ("80-10-10", 84.2, 95.4, 94.9),
@@ -132,13 +131,6 @@ _POLICIES = [  # percent [MASK]-same-random, MNLI-m, NER fine-tuned, NER feature
     ("0-20-80", 83.7, 94.8, 94.6),
     ("0-0-100", 83.6, 94.9, 94.6),
 ]
-
-# Figure 5, read from the drawing: fractions of the steps, and the MNLI-m of two arms.
-_STEPS = (0.03, 0.05, 0.1, 0.2, 0.4, 0.6, 0.8, 1.0)
-_CURVES = (
-    (_BERT, (78.6, 79.6, 80.5, 82.2, 83.2, 84.0, 84.3, 84.4)),
-    (_LEFT_TO_RIGHT, (79.4, 79.8, 80.3, 81.0, 81.7, 81.9, 82.1, 82.2)),
-)
 
 _EPOCHS = {100: 60, 300: 30, 1_000: 15, 3_000: 8, 10_000: 5, 0: 3}  # number of examples -> epochs
 
@@ -160,26 +152,13 @@ EXPERIMENTS = {
         title="Table 5: effect of the pretraining tasks",
         # The last two columns, which the paper lacks, read the state of each token by itself.
         columns=(_MNLI, _glue("QNLI"), _MRPC, _SST_2, _SQUAD, _TAGS, _POS),
-        arms=(*_TABLE5[:3], replace(_BILSTM, finetuning=("num_lstm_layers=1",))),
+        arms=(*_TABLE5[:3], replace(_TABLE5[3], finetuning=("num_lstm_layers=1",))),
     ),
     "table6": Experiment(
         name="table6",
         title="Table 6: effect of the model size",
         columns=(_MNLI, _MRPC, _SST_2),
-        arms=tuple(
-            replace(arm, perplexity=perplexity)
-            for arm, (_, perplexity, *_) in zip(_TABLE6, _SIZES, strict=True)
-        ),
-    ),
-    "c1": Experiment(
-        name="c1",
-        title="Figure 5 (C.1): effect of the number of pretraining steps",
-        columns=(_MNLI,),
-        arms=tuple(
-            replace(arm, name=f"{arm.name}, {x:.0%} of the steps", step_fraction=x, published=(y,))
-            for arm, scores in _CURVES
-            for x, y in zip(_STEPS, scores, strict=True)
-        ),
+        arms=_arms("size", [(size, size, scores) for size, *scores in _SIZES]),
     ),
     "c2": Experiment(
         name="c2",

@@ -1,11 +1,10 @@
 """Runs an experiment: vocabulary, records, pretraining, fine-tuning and the report."""
 
 import dataclasses
-import math
 import os
 import statistics
 import sys
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -13,7 +12,7 @@ from bert_keras.distribution.strategy import check_one_machine
 from bert_keras.downstream.catalog import named_task
 from bert_keras.downstream.task import Task
 from bert_keras.experiments.experiments import Arm, Experiment, ScoreColumn, slug
-from bert_keras.experiments.scales import Phase, Scale
+from bert_keras.experiments.scales import Scale
 from bert_keras.files import StrPath, file_sha256, json_object, write_json
 from bert_keras.reports.page import Report, Section, Table
 from bert_keras.runs.finetune import finetune
@@ -67,11 +66,12 @@ def reproduce(experiment: Experiment, scale: Scale, *, data: StrPath, output: St
     """Runs an experiment, or continues an interrupted one with the same arguments.
 
     Args:
+        experiment: The table to reproduce.
+        scale: The sizes and recipes of all its runs.
         data: A folder with corpus/*.txt and folders of tasks.
         output: The folder to write. Its report is rewritten after each cell.
     """
     check_one_machine()
-    experiment = scale.experiment(experiment)
     corpus, files, missing = experiment.inputs(data)
     columns = tuple(column for column in experiment.columns if column.name in files)
     for column in columns:  # reports invalid files before hours of pretraining
@@ -86,46 +86,24 @@ def reproduce(experiment: Experiment, scale: Scale, *, data: StrPath, output: St
     }
     with claimed_output(output, settings) as folder:
         print(*missing, sep="\n", file=sys.stderr)
-        runs, models = Runs(folder, scale, corpus, files), {}
-        steps = {arm.name: scale.step(arm) for arm in experiment.arms}
+        runs = Runs(folder, scale, corpus, files)
+        models: dict[str, Path] = {}  # name of a pretrained model -> its folder
         for name, arm in experiment.models.items():
             print(f"{experiment.name}: pretrain {name}", file=sys.stderr, flush=True)
-            arms = [each for each in experiment.arms if each.pretraining_name == name]
-            ends = [steps[each.name] for each in arms]
-            models[name], results.pretrainings[name] = runs.pretrained(name, arm, ends=ends)
+            models[name], results.pretrainings[name] = runs.pretrained(name, arm)
         for column in columns:
             for arm in experiment.arms:
                 cell = f"{arm.name} on {column.name}"
                 print(f"{experiment.name}: fine-tune {cell}", file=sys.stderr, flush=True)
-                model = models[arm.pretraining_name][steps[arm.name]]
-                score = runs.score(arm, column, model=model)
+                score = runs.score(arm, column, model=models[arm.pretraining_name])
                 results.scores[arm.name, column.name] = score
                 write_page(folder, results)
     return results
 
 
-def plan(experiment: Experiment, scale: Scale, *, data: StrPath) -> str:
-    """Returns a table of the stages of `reproduce` and their steps; raises the same errors."""
-    experiment = scale.experiment(experiment)
-    _, files, missing = experiment.inputs(data)
-    rows: list[list[str]] = []
-    for name, arm in experiment.models.items():
-        for phase in scale.pretraining(arm):
-            stage = f"pretrain {name}, size {phase.recipe.size}, length {phase.max_length}"
-            rows.append([stage, f"to step {phase.recipe.end:,}"])
-    for column in experiment.columns:
-        if column.name in files:
-            _, recipe = cell_task(scale, experiment.arms[0], column)
-            runs = len(experiment.arms) * scale.num_seeds * len(recipe.learning_rates)
-            rows.append([f"fine-tune {column.name}, {recipe.num_epochs} epochs", f"{runs} runs"])
-    arms = ", ".join(arm.name for arm in experiment.arms)
-    title = f"{experiment.title}; {len(experiment.arms)} arms: {arms}"
-    return "\n".join([title, *missing, *Table(["stage", ""], rows).aligned(first=str.ljust)])
-
-
 @dataclass(frozen=True)
 class Runs:
-    """The folder of an experiment: vocab.txt, records-LENGTH, pretrain/MODEL/LENGTH-STEP and
+    """The folder of an experiment: vocab.txt, records, pretrain/MODEL and
     finetune/ARM/COLUMN. Its methods return existing results and compute missing results.
     """
 
@@ -134,33 +112,31 @@ class Runs:
     corpus: list[str]
     files: Mapping[str, dict[str, str]]  # the file of each split, by the name of a column
 
-    def records(self, phase: Phase) -> Path:
-        """Returns the folder of the records for a phase of pretraining."""
-        folder, vocabulary = self.folder / f"records-{phase.max_length}", self.folder / "vocab.txt"
-        if not vocabulary.is_file():
-            train_vocabulary(self.corpus, size=self.scale.vocab_size).save(vocabulary)
+    def records(self) -> Path:
+        """Returns the folder of the records, with which a vocabulary is learned."""
+        folder, vocabulary_file = self.folder / "records", self.folder / "vocab.txt"
+        if not vocabulary_file.is_file():
+            train_vocabulary(self.corpus, size=self.scale.vocab_size).save(vocabulary_file)
         if not folder.is_dir():
-            names = ("duplicates", "held_out_rate", "seed")
-            shared = {name: getattr(self.scale, name) for name in names}
-            lengths = {"max_length": phase.max_length, "max_predictions": 0}
-            settings = BuildSettings(objective="nsp", **lengths, **shared)
-            vocabulary = Vocabulary.from_file(vocabulary)
+            settings = BuildSettings(
+                objective="nsp",
+                max_length=self.scale.max_length,
+                max_predictions=0,
+                duplicates=self.scale.duplicates,
+                held_out_rate=self.scale.held_out_rate,
+                seed=self.scale.seed,
+            )
+            vocabulary = Vocabulary.from_file(vocabulary_file)
             build(self.corpus, vocabulary=vocabulary, output=folder, settings=settings)
         return folder
 
-    def pretrained(
-        self, name: str, arm: Arm, *, ends: Iterable[int]
-    ) -> tuple[dict[int, Path], dict]:
-        """Pretrains the model of an arm; returns {step: folder} and the scores of the last step."""
-        start, scores, models = None, {}, {}
-        for phase in self.scale.pretraining(arm, ends=ends):
-            end = phase.recipe.end
-            folder = self.folder / "pretrain" / name / f"{phase.max_length}-{end}"
-            if (scores := read_scores(folder)) is None:
-                inputs = {"records": self.records(phase), "pretrained": start}
-                scores = pretrain(phase.recipe, **inputs, output=folder).scores
-            models[end] = start = folder / "model"
-        return models, scores
+    def pretrained(self, name: str, arm: Arm) -> tuple[Path, dict]:
+        """Pretrains the model of an arm; returns its folder and its scores."""
+        folder = self.folder / "pretrain" / name
+        if (scores := read_scores(folder)) is None:
+            recipe = self.scale.pretraining(arm)
+            scores = pretrain(recipe, records=self.records(), output=folder).scores
+        return folder / "model", scores
 
     def score(self, arm: Arm, column: ScoreColumn, *, model: Path) -> Score:
         """Fine-tunes a model on the task of a cell, as a study, and returns its score."""
@@ -241,14 +217,8 @@ def _score_table(results: Results) -> Table:
 
 
 def _pretraining_table(results: Results) -> Table:
-    """Returns the scores of the pretrained models, with perplexities if the paper has them."""
-    arms, models = results.experiment.models, results.pretrainings
+    """Returns the scores of the pretrained models."""
+    models = results.pretrainings
     names = dict.fromkeys(name for scores in models.values() for name in scores)
     header = ["model", *(name.replace("_", " ") for name in names)]
-    rows = [[model, *map(scores.get, names)] for model, scores in models.items()]
-    if all(arm.perplexity for arm in arms.values()):
-        header += ["perplexity of masked tokens", "perplexity, paper"]
-        for row, (model, scores) in zip(rows, models.items(), strict=True):
-            loss = scores.get("held_out_masked_lm_loss", math.nan)
-            row += [math.exp(loss), arms[model].perplexity]
-    return Table(header, rows)
+    return Table(header, [[model, *map(scores.get, names)] for model, scores in models.items()])

@@ -1,21 +1,11 @@
-"""Defines the scales of experiments: vocabulary size, records, recipes and seeds."""
+"""Defines the scales of experiments: the vocabulary size, records, recipes and seeds."""
 
-from collections.abc import Iterable
 from dataclasses import dataclass, field, replace
 
-from bert_keras.errors import check_name
-from bert_keras.experiments.experiments import EXPERIMENTS, Arm, Experiment
+from bert_keras.experiments.experiments import Arm, Experiment
 from bert_keras.runs import recipes
 from bert_keras.runs.recipes import PRETRAIN, FinetuneRecipe, PretrainRecipe
 from bert_keras.runs.settings import with_changes
-
-
-@dataclass(frozen=True, kw_only=True)
-class Phase:
-    """A pretraining run on records of one length, which continues the preceding phase's model."""
-
-    max_length: int  # tokens of a record
-    recipe: PretrainRecipe
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -28,54 +18,30 @@ class Tuning:
 
 @dataclass(frozen=True, kw_only=True)
 class Scale:
-    """The sizes and recipes of an experiment, whose arms all read the same pairs of plain ids."""
+    """The sizes and recipes of an experiment. All arms read the same records, without masks."""
 
     note: str  # what the scale can and cannot show
     vocab_size: int
-    phases: tuple[Phase, ...]
+    max_length: int = 128  # tokens of a record
+    recipe: PretrainRecipe  # of the pretraining
     tunings: dict[str, Tuning]  # task -> fine-tuning; "" applies to every task not listed
     num_seeds: int  # seeds of each fine-tuning
     duplicates: int = 5  # see BuildSettings
     held_out_rate: float = 0.01  # see BuildSettings
     seed: int = 1  # seed of the records
-    # Changes of recipes that replace changes of an arm, such as smaller sizes.
+    # FIELD=VALUE changes of an arm, such as large sizes -> the changes that replace them
     stand_ins: dict[str, str] = field(default_factory=dict)
-    tables: tuple[str, ...] = ("table5", "table6", "c1", "c2", "labels")  # names of experiments
-    added_arms: dict[str, tuple[Arm, ...]] = field(default_factory=dict)  # experiment -> arms
-
-    def experiment(self, experiment: Experiment) -> Experiment:
-        """Returns an experiment with the arms of this scale; raises InputError if it has none."""
-        check_name(experiment.name, self.tables, what="table of this scale")
-        arms = (*experiment.arms, *self.added_arms.get(experiment.name, ()))
-        return replace(experiment, arms=arms)
+    tables: tuple[str, ...] = ("table5", "table6", "c2", "labels")  # names of experiments
 
     def remarks(self, experiment: Experiment) -> list[str]:
         """Returns sentences about what differs from the paper."""
         used = {change for arm in experiment.arms for change in arm.pretraining}
         return [f"{new} replaces {old}." for old, new in self.stand_ins.items() if old in used]
 
-    def step(self, arm: Arm) -> int:
-        """Returns the pretraining step from which an arm is fine-tuned."""
-        return max(1, round(arm.step_fraction * self.pretraining(arm)[-1].recipe.end))
-
-    def pretraining(self, arm: Arm, *, ends: Iterable[int] = ()) -> list[Phase]:
-        """Returns the phases, divided at the steps `ends`; each part reads the records anew."""
-        parts, start = [], 0
-        for phase in self.phases:
-            changes = [self.stand_ins.get(change, change) for change in arm.pretraining]
-            (recipe,) = with_changes(phase.recipe, changes=changes)
-            part_ends = {end for end in ends if start < end < recipe.end} | {recipe.end}
-            for index, end in enumerate(sorted(part_ends)):
-                last_step = end if end < recipe.num_steps else 0
-                part = replace(recipe, last_step=last_step, seed=(recipe.seed + index) % 2**32)
-                parts.append(replace(phase, recipe=part))
-            start = recipe.end
-        return parts
-
-
-def _accumulating(name: str) -> PretrainRecipe:
-    """Returns a recipe with 8 accumulation steps: logits for 32 x 512 tokens take 2 GB."""
-    return replace(PRETRAIN[name], gradient_accumulation_steps=8)
+    def pretraining(self, arm: Arm) -> PretrainRecipe:
+        """Returns the pretraining recipe of an arm."""
+        changes = [self.stand_ins.get(change, change) for change in arm.pretraining]
+        return with_changes(self.recipe, changes=changes)[0]
 
 
 def _at_rate(learning_rate: float, recipe: FinetuneRecipe, **changes) -> FinetuneRecipe:
@@ -84,8 +50,8 @@ def _at_rate(learning_rate: float, recipe: FinetuneRecipe, **changes) -> Finetun
     return replace(recipe, **rates, **changes)
 
 
-_SHORT = {"max_train_examples": 10_000, "logs_per_epoch": 5}
-_TINY = _at_rate(3e-4, FinetuneRecipe(batch_size=32, num_epochs=2, learning_rate=3e-4), **_SHORT)
+_TWO_EPOCHS = FinetuneRecipe(batch_size=32, num_epochs=2, learning_rate=3e-4)
+_TINY = _at_rate(3e-4, _TWO_EPOCHS, max_train_examples=10_000, logs_per_epoch=5)
 _TAGGER = _at_rate(recipes.TAGGER.learning_rate, recipes.TAGGER)
 _SMALL_TAGGER = ("layers=last", "lstm_units=64")
 _WINDOWS = ("max_length=128", "stride=96", "max_question_length=32")  # for SQuAD
@@ -93,13 +59,6 @@ _WINDOWS = ("max_length=128", "stride=96", "max_question_length=32")  # for SQuA
 # 49.9 % and 60.4 % with 0.1. A learning rate of 3e-3 gave MNLI 48.8 %, 1e-3 gave 50.0 %.
 _CHANGES = {"num_epochs": 5, "max_train_examples": 10_000, "dropout_rate": 0.0}
 _SMALL = _at_rate(1e-3, recipes.LAPTOP_TASKS, **_CHANGES)
-
-# A step of laptop-10min takes 2.13 times the processor time with objective=left-to-right.
-_FEWER_STEPS = ("num_steps=3521", "num_warmup_steps=176")
-_EQUAL_TIME = tuple(
-    replace(arm, name=f"{arm.name}, equal time", pretraining=(*arm.pretraining, *_FEWER_STEPS))
-    for arm in EXPERIMENTS["table5"].arms[2:]
-)
 
 SCALES = {
     # The stddev is about 1 / sqrt(128). With 0.02, some arms stay at the unigram loss by chance.
@@ -111,18 +70,13 @@ SCALES = {
         "small dev sets vary by several points with the seed, so smaller differences between arms "
         "have no meaning.",
         vocab_size=8_000,
-        phases=(
-            Phase(
-                max_length=128,
-                recipe=replace(
-                    recipes.TINY_HOUR,
-                    batch_size=16,
-                    num_steps=2_000,
-                    num_warmup_steps=200,
-                    learning_rate=1e-3,
-                    initializer_stddev=0.08,
-                ),
-            ),
+        recipe=replace(
+            recipes.TINY_HOUR,
+            batch_size=16,
+            num_steps=2_000,
+            num_warmup_steps=200,
+            learning_rate=1e-3,
+            initializer_stddev=0.08,
         ),
         tunings={
             "": Tuning(recipe=_TINY, changes=("max_length=96",)),
@@ -151,7 +105,7 @@ SCALES = {
         "of 128 tokens (the recipe laptop-10min), three seeds of each fine-tuning. The classifiers "
         "of all arms read the mean of the states.",
         vocab_size=8_000,
-        phases=(Phase(max_length=128, recipe=PRETRAIN["laptop-10min"]),),
+        recipe=PRETRAIN["laptop-10min"],
         tunings={
             "": Tuning(recipe=replace(_SMALL, classifier_pooling="mean")),
             "squad1": Tuning(recipe=replace(_SMALL, num_epochs=3), changes=_WINDOWS),
@@ -160,23 +114,6 @@ SCALES = {
             "ner-features": Tuning(recipe=_TAGGER, changes=_SMALL_TAGGER),
         },
         num_seeds=3,
-        tables=("table5", "c1", "c2", "labels"),
-        added_arms={"table5": _EQUAL_TIME},
-    ),
-    # Appendix A.2 and sections 4 and 5.1. The user provides the corpus of Wikipedia and books.
-    "paper": Scale(
-        note="as in the paper: BERT-base, a million steps of 256 sequences, five seeds and four "
-        "learning rates for each task.",
-        vocab_size=30_522,
-        phases=(
-            Phase(max_length=128, recipe=_accumulating("paper-128")),
-            Phase(max_length=512, recipe=_accumulating("paper-512")),
-        ),
-        tunings={
-            "": Tuning(recipe=recipes.PAPER),
-            "squad1": Tuning(recipe=_at_rate(5e-5, recipes.PAPER)),
-            "ner-features": Tuning(recipe=_TAGGER),
-        },
-        num_seeds=5,
+        tables=("table5", "c2", "labels"),
     ),
 }

@@ -13,7 +13,9 @@ FAMILY = Family(
     },
     traits={"pooler_activation": "relu", "layer_norm_epsilon": 1e-12},
     sizes=(),
-    hub_names=("distilbert/distilbert-base-uncased", "distilbert/distilbert-base-cased"),
+    hub_names=tuple(
+        f"distilbert/distilbert-base-{end}" for end in ("uncased", "cased", "multilingual-cased")
+    ),
     class_prefix="DistilBert",
     has_pooler=False,
     weight_names={

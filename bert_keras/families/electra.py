@@ -23,7 +23,10 @@ FAMILY = Family(
     # The heads that read the state of [CLS] begin with a dense layer and GELU.
     traits={"pooler_activation": "gelu", "masked_lm_activation": "gelu"},
     options=("embedding_size",),
-    hub_names=tuple(f"google/electra-{size}-discriminator" for size in ("small", "base", "large")),
+    hub_names=(
+        *(f"google/electra-{size}-discriminator" for size in ("small", "base", "large")),
+        "monologg/koelectra-base-v3-discriminator",
+    ),
     class_prefix="Electra",
     class_names={"BertPretrainer": "", "BertDiscriminator": "ForPreTraining"},
     has_pooler=False,

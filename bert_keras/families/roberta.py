@@ -27,7 +27,10 @@ FAMILY = Family(
     },
     specials=ROBERTA_SPECIALS,
     traits={"position_offset": 2},  # positions count from pad_token_id + 1
-    hub_names=("FacebookAI/roberta-base", "FacebookAI/roberta-large", "klue/roberta-base"),
+    hub_names=(
+        *("FacebookAI/roberta-base", "FacebookAI/roberta-large", "distilbert/distilroberta-base"),
+        *("klue/roberta-base", "klue/roberta-large"),
+    ),
     class_prefix="Roberta",
     weight_names={
         **BERT.weight_names,

@@ -13,7 +13,10 @@ FAMILY = dataclasses.replace(
         for name in ("roberta-base", "roberta-large")
     },
     specials=XLM_ROBERTA_SPECIALS,
-    hub_names=("FacebookAI/xlm-roberta-base", "intfloat/multilingual-e5-base"),
+    hub_names=(
+        *("FacebookAI/xlm-roberta-base", "FacebookAI/xlm-roberta-large"),
+        *("intfloat/multilingual-e5-base", "intfloat/multilingual-e5-large"),
+    ),
     class_prefix="XLMRoberta",
     prefix="roberta",
     defaults={},

@@ -2,6 +2,7 @@
 
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
+from datetime import datetime
 from typing import Any, NamedTuple
 
 from markupsafe import Markup
@@ -12,6 +13,7 @@ from bert_keras.reports.page import Report, Section, Table, Value, mark
 
 MAX_ERRORS = 200  # maximum number of errors on the page
 MAX_LABELS = 30  # a larger confusion matrix is unreadable
+FEW_EXAMPLES = 20  # with fewer examples, the page warns that all scores depend on chance
 
 
 class Findings(NamedTuple):
@@ -23,30 +25,58 @@ class Findings(NamedTuple):
     order: str  # states which errors come first
 
 
+def accuracy_error(scores: Mapping[str, float], *, num_examples: int) -> float | None:
+    """Returns the standard error of an accuracy, or None for 200 or more examples.
+
+    The accuracy beside an F1 score is left out, because that of a tagger counts words.
+    """
+    if "accuracy" not in scores or "f1" in scores or num_examples >= 200:
+        return None
+    rate = (scores["accuracy"] * num_examples + 1) / (num_examples + 2)  # never exactly 0 or 1
+    return (rate * (1 - rate) / num_examples) ** 0.5
+
+
 def evaluation_page(
-    name: str, findings: Findings, *, num_examples: int, scores: Mapping[str, float], path: StrPath
+    name: str,
+    findings: Findings,
+    *,
+    source: Sequence[str],
+    num_examples: int,
+    scores: Mapping[str, float],
+    path: StrPath,
 ) -> None:
     """Writes an HTML page of an evaluation.
 
     Args:
         name: The name of the task.
         findings: The tables and errors to show.
+        source: Sentences that name the model and the data.
         num_examples: The number of examples that were scored.
         scores: The scores by name. Names with a space, such as "person f1", are left out.
         path: The .html file to write.
     """
+    lead = [*source, f"Written on {datetime.now():%Y-%m-%d at %H:%M}."]
+    if num_examples < FEW_EXAMPLES:
+        lead.append(f"{counted(num_examples, 'example')} are few: all scores depend on chance.")
     errors = sorted(findings.errors, key=lambda error: -error[0])[:MAX_ERRORS]
     counts = f"{len(findings.errors):,} of {num_examples:,} predictions are wrong"
     listed = f", {len(errors)} of them are listed" if len(errors) < len(findings.errors) else ""
     table = Table(findings.columns, [cells for _, cells in errors])
     notes = [f"{counts}{listed}: {findings.order}."]
+    error = accuracy_error(scores, num_examples=num_examples)
     # Scores such as "person f1" are in the table of types.
     scores = {name: value for name, value in scores.items() if " " not in name}
     num_decimals = 4 if all(abs(value) <= 1 for value in scores.values()) else 2
-    texts = (f"{v:,}" if isinstance(v, int) else f"{v:,.{num_decimals}f}" for v in scores.values())
+    tiles = []
+    for score, value in scores.items():
+        text = f"{value:,}" if isinstance(value, int) else f"{value:,.{num_decimals}f}"
+        if score == "accuracy" and error is not None:
+            text += f" ± {error:.{num_decimals}f}"
+        tiles.append((score.replace("_", " "), text))
     report = Report(
         title=f"{name}: {counted(num_examples, 'example')}",
-        tiles=[(name.replace("_", " "), text) for name, text in zip(scores, texts, strict=True)],
+        lead=lead,
+        tiles=tiles,
         sections=[*findings.sections, Section(heading="Errors", notes=notes, table=table)],
     )
     write_text(path, report.html())

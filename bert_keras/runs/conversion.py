@@ -4,12 +4,12 @@ import dataclasses
 import os
 import re
 import unicodedata
-from collections.abc import Callable, Collection, Mapping, Sequence
-from typing import TypeAlias, cast
+from collections.abc import Collection, Mapping, Sequence
+from typing import cast
 
 import numpy as np
 
-from bert_keras.checkpoints.checkpoint import Checkpoint, TrainingState, weight_part
+from bert_keras.checkpoints.checkpoint import Checkpoint, weight_part
 from bert_keras.checkpoints.formats import open_checkpoint, write_checkpoint
 from bert_keras.checkpoints.pretrained import LoadReport, build_model, checkpoint_of_model
 from bert_keras.checkpoints.tensors import StoredTensor
@@ -22,8 +22,7 @@ from bert_keras.models.replaced_tokens import generator_config
 from bert_keras.text.tokenizer import MAX_WORD_CHARACTERS, google_words
 from bert_keras.text.vocab import Vocabulary, is_unused
 
-Tensors: TypeAlias = Mapping[str, StoredTensor]
-# Suffixes of the names of weights that have a row for each token.
+# Suffixes of the names of weights that have a row for each token
 _VOCABULARY_WEIGHTS = ("embeddings/token", "masked_lm/decoder", "masked_lm/output_bias")
 
 
@@ -81,12 +80,13 @@ def convert(  # noqa: PLR0913 - public; each argument is optional
     check_name(metadata.model, MODELS, what="model")
     built = build_model(MODELS[metadata.model], checkpoint, metadata=metadata, source=source)
     report = cast(LoadReport, built.load_report)
-    if (state := checkpoint.state) is not None:
-        names = set(report.loaded)
-        state = _select_weights(state, lambda all: {n: all[n] for n in all if n in names})
+    state, notes = checkpoint.state, checkpoint.notes
+    if state is not None and not set(state.momentums) <= set(report.loaded):
+        state = None
+        notes += ("the training state is left out, because it belongs to a larger model",)
     parts = {"metadata": metadata, "vocabulary": checkpoint.vocabulary, "state": state}
     written = checkpoint_of_model(built, **parts)
-    notes = (*checkpoint.notes, *write_checkpoint(written, destination, format=format))
+    notes += write_checkpoint(written, destination, format=format)
     if checkpoint.vocabulary is None:
         notes += ("the model has no vocabulary, which most commands need",)
     if state is not None and format not in ("bert-keras", "google"):
@@ -98,27 +98,19 @@ def convert(  # noqa: PLR0913 - public; each argument is optional
 def part_of(checkpoint: Checkpoint, model: str) -> Checkpoint:
     """Returns the part for `model`; the BertMaskedLM of replaced-token models is the generator."""
     check_name(model, KINDS, what="model")
-    source, parts = checkpoint.metadata, set(map(weight_part, checkpoint.tensors))
+    source = checkpoint.metadata
     if (source.model, model) == ("BertReplacedTokenPretrainer", "BertMaskedLM"):
         # The generator shares the embeddings, except for their projection.
-        embeddings, generator = "encoder/embeddings/", "generator/"
-
-        def select(tensors: Tensors) -> Tensors:
-            return {
-                name.removeprefix(generator): tensor
-                for name, tensor in tensors.items()
-                if name.startswith((embeddings, generator))
-                and not name.startswith(f"{embeddings}projection/")
-            }
-
-        state = checkpoint.state
+        embeddings, projection = "encoder/embeddings/", "encoder/embeddings/projection/"
+        tensors = {}
+        for name, tensor in checkpoint.tensors.items():
+            is_shared = name.startswith(embeddings) and not name.startswith(projection)
+            if is_shared or name.startswith("generator/"):
+                tensors[name.removeprefix("generator/")] = tensor
         config = generator_config(source.config, source.task["generator_size"])
-        return dataclasses.replace(
-            checkpoint,
-            metadata=source.of_model(model, keeps_head=False, config=config),
-            tensors=select(checkpoint.tensors),
-            state=None if state is None else _select_weights(state, select),
-        )
+        metadata = source.of_model(model, keeps_head=False, config=config)
+        return dataclasses.replace(checkpoint, metadata=metadata, tensors=tensors)
+    parts = {weight_part(name) for name in checkpoint.tensors}
     if absent := set(KINDS[model].heads) - parts:
         lacking = f"the {source.model} has no weights of {', '.join(sorted(absent))}"
         raise InputError(f"{lacking}, which a {model} needs; it has {', '.join(sorted(parts))}")
@@ -126,14 +118,11 @@ def part_of(checkpoint: Checkpoint, model: str) -> Checkpoint:
     return dataclasses.replace(checkpoint, metadata=source.of_model(model, **kept))
 
 
-def _select_weights(state: TrainingState, select: Callable[[Tensors], Tensors]) -> TrainingState:
-    return dataclasses.replace(
-        state, momentums=select(state.momentums), velocities=select(state.velocities)
-    )
-
-
 def student_layers(num_layers: int, *, of: int) -> list[int]:
-    """Returns evenly spaced layers of a teacher; 0, 2, 4, 7, 9 and 11 of 12, as in DistilBERT."""
+    """Returns evenly spaced layers of a teacher with layers 0 to `of` - 1.
+
+    Six layers of 12 are 0, 2, 4, 7, 9 and 11, as in DistilBERT.
+    """
     if not 1 <= num_layers <= of:
         raise InputError(f"num_layers is {num_layers}; the teacher has {of}")
     return np.linspace(0, of - 1, num_layers).round().astype(int).tolist()
@@ -152,19 +141,21 @@ def student_of(teacher: Checkpoint, *, num_layers: int) -> Checkpoint:
     notes = [f"the student has layers {indices} of 0 to {config.num_layers - 1}"]
     tensors = {}
     for name, tensor in teacher.tensors.items():
-        if (match := re.match(r"encoder/layer_(\d+)/(.*)", name)) and not config.shares_layers:
-            if (layer := int(match[1])) in layers:
-                tensors[f"encoder/layer_{layers.index(layer)}/{match[2]}"] = tensor
+        match = None if config.shares_layers else re.match(r"encoder/layer_(\d+)/(.*)", name)
+        if match is not None:
+            layer, weight = int(match[1]), match[2]
+            if layer in layers:
+                tensors[f"encoder/layer_{layers.index(layer)}/{weight}"] = tensor
         elif weight_part(name) not in ("pooler", "next_sentence"):
             tensors[name] = tensor
     changes = {"num_layers": num_layers, "has_pooler": False}
     if family_of(config) is FAMILIES["bert"]:
-        changes |= {"num_segments": 0, "pooler_activation": "relu"}
-        notes.append("the student has no segment embeddings; that of segment 0 is added everywhere")
-        segments = tensors.pop("encoder/embeddings/segment")
-        positions = tensors["encoder/embeddings/position"]
+        changes |= {"num_segments": 0, "pooler_activation": "relu"}  # as in DistilBERT
+        notes.append("the student has no segment embeddings; segment 0 is added to all positions")
+        segments_SD = tensors.pop("encoder/embeddings/segment")
+        positions_TD = tensors["encoder/embeddings/position"]
         tensors["encoder/embeddings/position"] = StoredTensor(
-            positions.shape, lambda: positions.read() + segments.read()[0]
+            positions_TD.shape, lambda: positions_TD.read() + segments_SD.read()[0]
         )
     model, config = metadata.model, dataclasses.replace(config, **changes)
     student = KINDS[model].student or model
@@ -182,7 +173,7 @@ def extend_vocabulary(checkpoint: Checkpoint, new_tokens: Sequence[str]) -> Chec
     """
     vocabulary, metadata = checkpoint.vocabulary, checkpoint.metadata
     if vocabulary is None or vocabulary.rules:
-        raise InputError("the checkpoint has no WordPiece vocabulary, which can be extended")
+        raise InputError("the checkpoint has no WordPiece vocabulary; others cannot be extended")
     if metadata.lowercase:  # the tokenizer decomposes Hangul
         new_tokens = [unicodedata.normalize("NFD", token) for token in new_tokens]
     known = [token for token in new_tokens if token in vocabulary.ids]
@@ -195,14 +186,15 @@ def extend_vocabulary(checkpoint: Checkpoint, new_tokens: Sequence[str]) -> Chec
             made = f"the tokenizer makes {quoted(' '.join(words))} of {quoted(text)}"
             raise InputError(f"no text contains the new token {quoted(token)}: {made}")
     unused = [n for n, token in enumerate(vocabulary.tokens) if is_unused(token)][: len(added)]
-    size = len(vocabulary) + len(added) - len(unused)
-    ids = [*unused, *range(len(vocabulary), size)]
-    tokens = dict(enumerate(vocabulary.tokens)) | dict(zip(ids, added, strict=True))
-    subtokens = {n: subtoken_ids(token, vocabulary) for n, token in zip(ids, added, strict=True)}
+    old_size = len(vocabulary)
+    size = old_size + len(added) - len(unused)
+    new_ids = [*unused, *range(old_size, size)]  # the id of each added token
+    tokens = dict(enumerate(vocabulary.tokens)) | dict(zip(new_ids, added, strict=True))
+    subtokens = {n: subtoken_ids(tokens[n], vocabulary) for n in new_ids}
     notes = [f"{counted(len(added), 'new token')}, {len(unused):,} of them instead of [unusedN]"]
     if known:
         notes.append(f"the vocabulary has already {listed(known, most=3)}")
-    if unknown := [tokens[n] for n in ids if vocabulary.unk_id in subtokens[n]]:
+    if unknown := [tokens[n] for n in new_ids if vocabulary.unk_id in subtokens[n]]:
         notes.append(f"[UNK] is among the former subtokens of {listed(unknown, most=3)}")
     if checkpoint.state is not None:
         notes.append("the training state is left out, because it has no averages of new tokens")
@@ -222,13 +214,17 @@ def extend_vocabulary(checkpoint: Checkpoint, new_tokens: Sequence[str]) -> Chec
 
 
 def subtoken_ids(token: str, vocabulary: Vocabulary) -> list[int]:
-    """Returns the ids of a word, or of the rest of one after "##", as Google's tokenization.py."""
+    """Returns the ids of the longest subtokens of a new token, or [UNK], as Google's WordPiece.
+
+    The token is a word, or the rest of a word after "##".
+    """
     ids, rest = [], token
     while rest.removeprefix("##"):
-        shortest = 3 if rest.startswith("##") else 1
-        fits = (n for n in range(len(rest), shortest - 1, -1) if rest[:n] in vocabulary.ids)
-        if (length := next(fits, None)) is None:
-            return [vocabulary.unk_id]
+        length = len(rest)
+        while rest[:length] not in vocabulary.ids:
+            length -= 1
+            if rest[:length] in ("", "##"):
+                return [vocabulary.unk_id]
         ids.append(vocabulary.ids[rest[:length]])
         rest = f"##{rest[length:]}"
     return ids
@@ -243,8 +239,8 @@ def _extend_table(
     def read_extended() -> np.ndarray:
         old, new = table.read(), np.empty(shape, np.float32)
         new[: len(old)] = old
-        for token_id, subtoken_ids in subtokens.items():
-            new[token_id] = old[subtoken_ids].mean(axis=0)
+        for token_id, old_ids in subtokens.items():
+            new[token_id] = old[old_ids].mean(axis=0)
         return new
 
     return StoredTensor(shape, read_extended)

@@ -70,7 +70,13 @@ class Teacher:
 
 
 def check_fit(needed: Mapping[str, tuple[Any, Any]], *, source: StrPath, remedy: str) -> None:
-    """Raises InputError unless a checkpoint's value equals the run's in each pair of `needed`."""
+    """Raises InputError if a checkpoint does not fit a run.
+
+    Args:
+        needed: Name of a setting -> the checkpoint's value and the value of the run.
+        source: The name of the checkpoint.
+        remedy: What the user can do.
+    """
     for name, (actual, expected) in needed.items():
         if actual != expected:
             raise InputError(f"{source} has {name}={actual}; expected {expected}; {remedy}")
@@ -83,7 +89,9 @@ def check_same_vocabulary(
     ours = checkpoint.vocabulary
     if ours == expected:
         return
-    pairs = enumerate(zip_longest(ours.tokens, expected.tokens), start=1)
-    line = next((line for line, (one, other) in pairs if one != other), None)
-    place = f"at line {line:,}" if line else "in the rules of tokenizer.json"
+    place = "in the rules of tokenizer.json"
+    for line, (token, other) in enumerate(zip_longest(ours.tokens, expected.tokens), start=1):
+        if token != other:
+            place = f"at line {line:,}"
+            break
     raise InputError(f"the vocabulary of {source} differs from the run's {place}; use the same one")

@@ -4,7 +4,6 @@ import hashlib
 import itertools
 import os
 import sys
-from collections import Counter
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -29,22 +28,26 @@ def write_embeddings(
     """Writes the embedding of each line that is not blank; returns how many, and their size E.
 
     The vectors are collected in OUTPUT.partial. If the run is stopped, the next call with the same
-    arguments continues it, and `output` gets the same bytes: a `.npy` file of float32 [lines, E],
-    or a `.parquet` file with the columns `text` and `vector`.
+    arguments continues it, and `output` gets the same bytes.
 
     Args:
+        texts: A UTF-8 file with a text on each line.
+        output: The `.npy` file to write, float32 [lines, E].
+        model: The folder or name of a sentence encoder.
         dimensions: As in `BertSentenceEncoder.encode`.
         prompt: The name of a prompt of the model; None for its default prompt.
     """
     check_count("dimensions", dimensions)
     output = Path(output)
-    files.check_output(output, suffix=(".npy", ".parquet"))
+    files.check_output(output, suffix=".npy")
     files.refuse_existing(output)
     files.check_no_table(texts)
-    is_blank = Counter(not text.strip() for text in files.text_lines(texts))
-    if not (num_texts := is_blank[False]):
+    is_blank = [not text.strip() for text in files.text_lines(texts)]
+    num_blank = sum(is_blank)
+    num_texts = len(is_blank) - num_blank
+    if not num_texts:
         raise InputError(f"{texts} has no text; expected one on each line")
-    if num_blank := is_blank[True]:
+    if num_blank:
         print(f"skipped {counted(num_blank, 'blank line')} of {texts}", file=sys.stderr)
     encoder = BertSentenceEncoder.from_pretrained(model)
     size = encoder.embedding_size if dimensions is None else dimensions
@@ -71,24 +74,13 @@ def write_embeddings(
                 file.write(vectors.astype("<f4").tobytes())
                 file.flush()
         vectors = np.memmap(work, "<f4", "r", len(digest), (num_texts, size))
-        if output.suffix == ".parquet":
-            import pyarrow as pa
-            from pyarrow.parquet import ParquetWriter
-
-            schema = pa.schema([("text", pa.string()), ("vector", pa.list_(pa.float32(), size))])
-            with ParquetWriter(result, schema) as writer:
-                for index, chunk in enumerate(_read_chunks(texts)):
-                    flat = vectors[index * CHUNK_TEXTS :][: len(chunk)].ravel()
-                    values = pa.FixedSizeListArray.from_arrays(pa.array(flat), size)
-                    table = pa.Table.from_arrays([pa.array(chunk), values], schema=schema)
-                    writer.write_table(table)
-        else:
-            with result.open("wb") as file:
-                np.save(file, vectors)
+        with result.open("wb") as file:
+            np.save(file, vectors)
     return num_texts, size
 
 
 def _read_chunks(texts: files.StrPath) -> Iterator[list[str]]:
+    """Yields lists of at most CHUNK_TEXTS lines that are not blank."""
     lines = filter(str.strip, files.text_lines(texts))
     while chunk := list(itertools.islice(lines, CHUNK_TEXTS)):
         yield chunk

@@ -1,5 +1,6 @@
 """Scores a model on the examples of a task, and predicts them."""
 
+import os
 import sys
 from collections.abc import Sequence
 from typing import Any
@@ -67,7 +68,7 @@ def evaluate(
         check_output(report, suffix=".html")
     if task in ZERO_SHOT:
         with_changes(changes=changes)  # raises InputError for any change
-        name, examples, findings = str(task), read_pairs(data), pair_findings
+        name, findings, examples = str(task), pair_findings, read_pairs(data)
         loaded = model if isinstance(model, Pretrained) else load_model(model)
         values = log_likelihoods(loaded, [text for pair in examples for text in pair.texts])
         predicted = [good - bad for good, bad in zip(values[::2], values[1::2], strict=True)]
@@ -78,8 +79,12 @@ def evaluate(
         name, findings, scores = scored.name, scored.findings, scored.score(examples, predicted)
     print_field("examples", f"{len(examples):,}", file=sys.stderr)
     if report is not None:
+        is_loaded = isinstance(model, Pretrained)
+        source = [f"Model: {f'a {type(model).__name__} in memory' if is_loaded else model}"]
+        source.append(f"Data: {data}" if os.path.isfile(data) else f"Data: {data}, split {split}")
         found = findings(examples, predicted)
-        evaluation_page(name, found, num_examples=len(examples), scores=scores, path=report)
+        counts = {"num_examples": len(examples), "scores": scores}
+        evaluation_page(name, found, source=source, **counts, path=report)
     return scores
 
 

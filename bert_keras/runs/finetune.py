@@ -5,6 +5,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
+from bert_keras.checkpoints.formats import stored_config
 from bert_keras.checkpoints.pretrained import save_model
 from bert_keras.distribution.strategy import is_chief
 from bert_keras.downstream.task import Task
@@ -80,6 +81,7 @@ def finetune(
     task, recipe, distillation = finetune_settings(
         task, recipe, pretrained=pretrained, teacher=teacher, changes=changes
     )
+    task.check_encoder(stored_config(pretrained))  # before the data are read
     data = data if isinstance(data, TaskData) else read_task_data(task, data)
     settings = data.run_settings(recipe, distillation, pretrained=pretrained)
     run = None

@@ -38,8 +38,15 @@ def claimed_output(output: files.StrPath, settings: Mapping[str, Any]) -> Iterat
     """Locks the output folder of a run and writes its recipe; an existing run may continue there.
 
     A folder that contains only a recipe may be reused by another run, because a run that fails its
-    first checks leaves one. Only the first worker locks and writes. `settings` must be the same to
-    continue the run; their `files` has sizes or digests by name.
+    first checks leaves one. Only the first worker locks and writes.
+
+    Args:
+        output: The folder of the run.
+        settings: The settings that must be the same to continue the run. Their item "files" is a
+            dict from the names of the data files to sizes or digests.
+
+    Yields:
+        The folder as a path.
     """
     from bert_keras.distribution.strategy import is_chief  # imports Keras
 
@@ -70,17 +77,17 @@ def check_run(output: files.StrPath, known: Mapping[str, Any] | None = None) -> 
 
 
 def _check_same(output: Path, settings: Mapping[str, Any]) -> None:
+    """Raises InputError if a setting is not as in the folder's recipe."""
     old = _flatten(files.json_object(output / RECIPE))
     new = _flatten(json.loads(json.dumps(settings)))  # tuples become lists
-    if "files" in settings:
+    if "files" in settings:  # all settings are known, so each name in `old` must be in `new`
         new = dict.fromkeys(old) | new
-    changes = [
-        f"the file {name[6:]}"
-        if name.startswith("files.")
-        else f"{name} was {old.get(name)!r} and is now {value!r}"
-        for name, value in new.items()
-        if value != old.get(name)
-    ]
+    changes = []
+    for name, value in new.items():
+        if value != old.get(name) and name.startswith("files."):
+            changes.append(f"the file {name.removeprefix('files.')}")
+        elif value != old.get(name):
+            changes.append(f"{name} was {old.get(name)!r} and is now {value!r}")
     if changes:
         problem = f"{output} contains a run with other settings or files: {listed(changes, most=4)}"
         raise InputError(f"{problem}; restore them to continue it, or choose another output folder")

@@ -39,7 +39,7 @@ class StartingPoint:
 
     @property
     def state(self) -> TrainingState | None:
-        """The training state, or None without one or if a part other than NSP's is new."""
+        """The training state; None if there is none or if it lacks a part other than NSP's."""
         can_continue = set(self.new_parts) <= {"pooler", "next_sentence"}
         return self.checkpoint.state if can_continue else None
 
@@ -64,9 +64,13 @@ class StartingPoint:
 class PretrainInputs:
     """The inputs of a pretraining run. Constructing it reads and checks all records.
 
-    `masking` is None for records that are masked already. `tokens_per_example` is the mean number
-    of tokens without padding in the first thousand records. Arguments and errors are those of
-    `pretrain`.
+    The arguments and the errors are the same as in `pretrain`.
+
+    Attributes:
+        masking: Masks the records; None if they are masked already.
+        metadata: The metadata of the model to train.
+        tokens_per_example: The mean number of tokens of the first thousand records.
+        num_predictions: The number of masked-LM positions of a record; 0 without masked LM.
     """
 
     def __init__(

@@ -31,13 +31,14 @@ def score_baselines(
     copying model predicts the input token at the masked position with the probability that it was
     correct in `training`, and otherwise the unigram distribution. The losses are in nats.
     """
+    # The arrays have one value for each token of the vocabulary, [V].
     targets, inputs, equal = _count_tokens(training, vocab_size, stage="count training tokens")
     unigram = (targets + 1) / (targets + 1).sum()
-    copied = (equal + unigram) / (inputs + 1)
+    copied = (equal + unigram) / (inputs + 1)  # probability that an input token is the target
     most_frequent = targets.argmax()
     targets, inputs, equal = _count_tokens(held_out, vocab_size, stage="count held-out tokens")
     total = targets.sum()
-    copying = equal * np.log(copied)
+    copying = equal * np.log(copied)  # log-likelihood, by input token and then by target
     copying += (inputs - equal) * np.log((1 - copied) / (1 - unigram))
     copying += (targets - equal) * np.log(unigram)
     return {

@@ -203,9 +203,6 @@ def _laptop(num_steps: int, **changes) -> PretrainRecipe:
 
 # Runs that read each sentence only a few times use no dropout (Geiping and Goldstein 2022).
 PRETRAIN: dict[str, PretrainRecipe] = {
-    # docs/quickstart.md: the settings of laptop-10min for 0.3 MB of text and 64 tokens.
-    "demo": _laptop(2_200, batch_size=16, learning_rate=3e-3),
-    "tiny-hour": TINY_HOUR,
     "laptop-10min": LAPTOP,
     # Next sentences and a mask rate of 0.15 in the last fifth, in which the learning rate decays.
     "laptop-hour": _laptop(
@@ -238,6 +235,9 @@ PRETRAIN: dict[str, PretrainRecipe] = {
         initializer_stddev=0.036,
         gradient_accumulation_steps=32,
     ),
+    # docs/quickstart.md: the settings of laptop-10min for 0.3 MB of text and 64 tokens.
+    "demo": _laptop(2_200, batch_size=16, learning_rate=3e-3),
+    "tiny-hour": TINY_HOUR,
     # paper-512 starts from the model of paper-128, which includes the training state.
     "paper-128": replace(PAPER_BASE, last_step=900_000),
     "paper-512": PAPER_BASE,

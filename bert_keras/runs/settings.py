@@ -16,7 +16,7 @@ from bert_keras.checkpoints import native
 from bert_keras.checkpoints.formats import absolute_path, detect_format, stored_config
 from bert_keras.checkpoints.hub import locate
 from bert_keras.config import ModelMetadata, default_recipe
-from bert_keras.downstream.catalog import ALIASES, ZERO_SHOT, named_task, task_of
+from bert_keras.downstream.catalog import ZERO_SHOT, named_task, task_of
 from bert_keras.downstream.sentences.pairs import SENTENCE_PAIRS_TASK
 from bert_keras.downstream.table import is_tfds
 from bert_keras.downstream.task import Task, examples_file
@@ -109,7 +109,6 @@ def named_recipe(recipes: Mapping[str, Any], name: str, *, changes: Changes = ()
 
 def task_recipes(task: str) -> dict[str, FinetuneRecipe]:
     """Returns the fine-tuning recipes for the task of a name."""
-    task = ALIASES.get(task, task)
     return {name: recipes.get(task, recipes[""]) for name, recipes in FINETUNE.items()}
 
 

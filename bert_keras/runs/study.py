@@ -45,7 +45,8 @@ def study(
         for rate in dict.fromkeys(learning_rates)
         for seed in range(1, seeds + 1)
     ]
-    runs, summary, diverged = [], "", None
+    runs, summary = [], ""
+    diverged = None  # the last DivergedError
     for index, each in enumerate(planned, start=1):
         folder = f"lr-{each.learning_rate:g}/seed-{each.seed}"
         print(f"run {index} of {len(planned)}: {folder}", file=sys.stderr, flush=True)
@@ -64,14 +65,17 @@ def study(
 
 
 def _write(output: Path, runs: list[dict], *, metric: str, num_planned: int) -> str:
-    """Links the best run, writes study.json and the report, and returns the summary."""
+    """Links the best run, writes study.json and the report, and returns the summary.
+
+    `runs` are the rows of study.json. A run that diverged has no scores.
+    """
     scores: dict[float, list[float]] = {}  # learning rate -> scores; -inf if a run diverged
     for run in runs:
         score = rank(run["scores"].get(metric, math.nan))
         scores.setdefault(run["learning_rate"], []).append(score)
     best_rate = max(scores, key=lambda rate: statistics.median(scores[rate]))
     best = max((run for run in runs if run["scores"]), key=lambda run: rank(run["scores"][metric]))
-    rates = [
+    rates = [  # rows of the table of learning rates
         {
             "learning_rate": rate,
             "median": _finite(statistics.median(values)),

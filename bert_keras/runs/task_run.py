@@ -95,7 +95,7 @@ class TaskRun:
         self.trained = self._compile_trained()
 
     def _count_batches(self) -> int:
-        """Returns the batches of an epoch, of which `DistinctTexts` makes several smaller ones."""
+        """Returns the number of batches of an epoch; those of `DistinctTexts` may be smaller."""
         recipe, num_rows, num_batches = self.recipe, 0, 0
         batches = self._encoded.shuffled_batches(batch_size=recipe.batch_size, seed=recipe.seed)
         while num_rows < len(self._encoded):
@@ -153,14 +153,17 @@ class TaskRun:
         return model
 
     def _new_parts(self) -> set[str]:
-        """Returns the random parts: those the checkpoint lacks, and heads of another task."""
+        """Returns the parts that start with random weights.
+
+        The checkpoint lacks them, or they are heads that were trained on another task.
+        """
         heads = KINDS[self.metadata.model].heads
         new = set(missing_parts(self.checkpoint, heads=heads, metadata=self.metadata))
-        old_task, new_task = (
+        trained_on, task = (
             (each.model, each.labels, each.task.get("name"), each.task.get("text_columns"))
             for each in (self.checkpoint.metadata, self.metadata)
         )
-        return new if old_task == new_task else {*new, *heads}
+        return new if trained_on == task else {*new, *heads}
 
     def _compile_trained(self) -> keras.Model:
         """Returns the compiled model for `fit`; see the attribute `trained`."""

@@ -117,19 +117,38 @@ def synchronize(model: keras.Model) -> None:
 
 
 class ProgressBar(keras.callbacks.Callback):
-    """Shows one bar for the run, in examples, with the newest losses, accuracies and `metric`."""
+    """Shows one bar for the run: the epoch or step, the newest held-out score, and the loss."""
 
     def __init__(self, settings: FitSettings, first_step: int, *, metric: str):
         super().__init__()
         self.settings, self.step = settings, first_step
-        self.log_names = ("loss", "val_loss", f"val_score/{metric}")
-        total, initial = map(self._examples, (settings.num_steps, first_step))
-        units = {"unit": " examples", "unit_scale": True}
-        self.bar = tqdm(desc=settings.stage, total=total, initial=initial, **units)
+        score = {f"val_score/{metric}": metric} if metric else {"val_loss": "held-out loss"}
+        self.titles = {**score, "loss": "loss"}  # name of a log -> its title on the bar
+        self.values: dict[str, float] = {}  # the newest value of each of these logs
+        self.bar = tqdm(
+            desc=self._description(),
+            total=self._examples(settings.num_steps),
+            initial=self._examples(first_step),
+            unit=" rows",
+            bar_format="{desc} |{bar}| {remaining} left, {rate_noinv_fmt}",
+        )
 
     def on_train_batch_end(self, batch: int, logs: dict | None = None):
         self.step += 1
+        self.bar.set_description_str(self._description(), refresh=False)
         self.bar.update(self._examples(self.step) - self.bar.n)
+
+    def on_epoch_end(self, epoch: int, logs: dict | None = None):
+        self.values |= {name: logs[name] for name in self.titles if logs and name in logs}
+
+    def _description(self) -> str:
+        """Returns a text such as "fine-tune epoch 2/4, accuracy 0.871, loss 0.412"."""
+        unit, size = "step", 1
+        if self.settings.examples_per_epoch is not None:
+            unit, size = "epoch", self.settings.steps_per_epoch
+        now, total = (-(-max(1, n) // size) for n in (self.step, self.settings.num_steps))
+        values = [f"{self.titles[n]} {self.values[n]:.3f}" for n in self.titles if n in self.values]
+        return ", ".join([f"{self.settings.stage} {unit} {now:,}/{total:,}", *values])
 
     def _examples(self, step: int) -> int:
         """Returns the examples up to a step. The last batch of an epoch may be smaller."""
@@ -138,11 +157,3 @@ class ProgressBar(keras.callbacks.Callback):
             return step * settings.batch_size
         epochs, steps = divmod(step, settings.steps_per_epoch)
         return epochs * settings.examples_per_epoch + steps * settings.batch_size
-
-    def on_epoch_end(self, epoch: int, logs: dict | None = None):
-        values = {
-            name.replace("masked_lm", "mlm").replace("next_sentence", "nsp"): f"{value:.3f}"
-            for name, value in (logs or {}).items()
-            if name in self.log_names or ("/" not in name and name.endswith("accuracy"))
-        }
-        self.bar.set_postfix(values, refresh=False)

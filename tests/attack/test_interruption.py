@@ -34,8 +34,8 @@ COMMANDS = {
     "build": Command(f"{BUILD} --held-out 0.2", keeps="new.partial"),
     "build google": Command(f"{BUILD} --compat google", num_changes=20, keeps="new.partial"),
     "embed": Command(
-        *("bert-keras embed in/sentences --data in/lines.txt --output new.parquet", "new.parquet"),
-        keeps="new.parquet.partial",
+        *("bert-keras embed in/sentences --data in/lines.txt --output new.npy", "new.npy"),
+        keeps="new.npy.partial",
     ),
     "convert": Command("bert-keras convert in/google new"),
     "convert to huggingface": Command("bert-keras convert in/bert-keras new --format huggingface"),

@@ -131,12 +131,8 @@ def test_numbers_are_learnt_predicted_and_scored(tmp_path):
 @pytest.mark.parametrize("name", ["a.txt", "a.tsv", "a.csv"])
 def test_each_row_of_a_file_to_predict_is_an_example(tmp_path, name):
     path = write(tmp_path / name, *["text"] * (name != "a.txt"), "good", "", "bad", "")
-    assert [each.texts for each in task().read(path, split="test")] == [
-        ("good",),
-        ("",),
-        ("bad",),
-        ("",),
-    ]
+    texts = [each.texts for each in task().read(path, split="test")]
+    assert texts == [("good",), ("",), ("bad",), ("",)]
     pairs = task(text_columns=("a", "b"))
     rows = "a\tb", "good\tfilm", "\t", "bad\tfilm", ""
     assert len(pairs.read(write(tmp_path / "b.tsv", *rows), split="test")) == 3

@@ -1,14 +1,13 @@
 """GLUE: files, TFDS builders, scores of the official scorer, and the server's prediction files."""
 
 import dataclasses
-import zipfile
 
 import numpy as np
 import pytest
 import tensorflow_datasets as tfds
 
 from bert_keras.downstream.classification import TABLE_TASKS, TextExample
-from bert_keras.downstream.glue import GLUE_TASKS, SUBMISSION, write_submission
+from bert_keras.downstream.glue import GLUE_TASKS
 from bert_keras.errors import InputError
 from bert_keras.kinds.classifier import LabelPrediction
 from bert_keras.runs.settings import data_files
@@ -204,17 +203,3 @@ def test_the_classification_task_reads_builders(builders):
     rows = task.read(files["train"])
     assert sorted(example.label for example in rows) == ["negative", "positive"]
     assert len(task.read(files["test"], split="test")) == 1
-
-
-def test_a_submission_has_eleven_complete_files(tmp_path):
-    for name, number in SUBMISSION.items():
-        (tmp_path / name).write_text("index\tprediction\n" + number * f"0\t{name}\n")
-    write_submission(tmp_path, tmp_path / "out" / "glue.zip")
-    with zipfile.ZipFile(tmp_path / "out" / "glue.zip") as archive:
-        names = "AX CoLA MNLI-m MNLI-mm MRPC QNLI QQP RTE SST-2 STS-B WNLI"
-        assert sorted(archive.namelist()) == [f"{name}.tsv" for name in names.split()]
-        assert archive.read("STS-B.tsv") == (tmp_path / "STS-B.tsv").read_bytes()
-    (tmp_path / "AX.tsv").write_text("index\tprediction\n0\tneutral\n")
-    with pytest.raises(InputError):
-        write_submission(tmp_path, tmp_path / "glue.zip")
-    assert not (tmp_path / "glue.zip").exists()

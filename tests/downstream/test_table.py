@@ -57,7 +57,7 @@ def test_values_of_each_format(tmp_path, name, text, expected):
         ("a.json", '{"t": "a"}', ", item 1"),
         ("a.jsonl", '{"t": "a"}\n{"t": null}\n', ", line 2 has null"),
         ("a.jsonl", '{"t": "a", "l": ["c,d"]}\n', ", line 1 "),  # commas separate labels
-        ("a.csv", "t,l,t\na,b,c\n", ", line 2 "),  # two columns of one name
+        ("a.csv", "t,l,t\na,b,c\n", ", line 1 "),  # two columns of one name
         ("a.csv", "sep=;\nt;l\na\n", ", line 3 "),
     ],
 )

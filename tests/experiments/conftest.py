@@ -6,7 +6,7 @@ import random
 
 import pytest
 
-from bert_keras.experiments.scales import Phase, Scale, Tuning
+from bert_keras.experiments.scales import Scale, Tuning
 from bert_keras.runs.recipes import PRETRAIN, FinetuneRecipe
 
 WORDS = [f"{a}{b}" for a in ("ba", "de", "fi", "go") for b in ("lu", "mi", "no", "ra", "su")]
@@ -25,7 +25,8 @@ LENGTH = "max_length=32"
 MINIATURE = Scale(
     note="a few seconds, for tests.",
     vocab_size=120,
-    phases=(Phase(max_length=32, recipe=PRETRAINING),),
+    max_length=32,
+    recipe=PRETRAINING,
     tunings={
         "": Tuning(recipe=FINETUNING, changes=(LENGTH,)),
         "squad1": Tuning(recipe=FINETUNING, changes=(LENGTH, "stride=8", "max_question_length=8")),

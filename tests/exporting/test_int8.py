@@ -9,7 +9,7 @@ from bert_keras import BertEncoder
 from bert_keras.errors import InputError
 from bert_keras.models.loading import load_model
 from bert_keras.runs.evaluate import predict_examples
-from bert_keras.runs.export import Scoring, compare_with_float32, export, measure_score
+from bert_keras.runs.export import compare_with_float32, export, measure_score
 from bert_keras.serving.litert import load_exported
 from bert_keras.serving.version_folder import METADATA
 from tests.exporting.fine_tuned import TABLES, fine_tuned
@@ -75,9 +75,7 @@ def test_an_export_has_the_score_of_its_model(tmp_path, name):
     written = export(model, tmp_path / "name" / "1", format="litert")
     task, examples, predicted = predict_examples(model, data, task=name)
     encoded = task.encode(examples, load_model(model).tokenizer)
-    scored = Scoring(task, examples, encoded)
-    exported = load_exported(written)
-    actual = measure_score(exported, scored)
+    actual = measure_score(load_exported(written), task, examples, encoded)
     expected = 100 * task.score(examples, predicted)[task.metric]
     assert 0 < abs(expected) < 100
     assert actual == pytest.approx(expected, abs=1e-3)

@@ -45,7 +45,8 @@ def page_of(tmp_path):
         path = tmp_path / "page.html"
         scores = task.score(examples, predictions)
         found = task.findings(examples, predictions)
-        evaluation_page("a task", found, num_examples=len(examples), scores=scores, path=path)
+        counts = {"num_examples": len(examples), "scores": scores}
+        evaluation_page("a task", found, source=["Model: <m>"], **counts, path=path)
         return Page(path.read_text(encoding="utf-8"))
 
     return page_of
@@ -63,6 +64,8 @@ def test_errors_are_sorted_by_probability(page_of):
     predicted = [("<no>", 0.9), ("yes", 0.6), ("yes", 0.8), ("<no>", 0.7)]
     predictions = [LabelPrediction(label, np.array([p, 1 - p])) for label, p in predicted]
     page = page_of(task, texts(["<no>", "<no>", "<no>", "yes"]), predictions)
+    assert "<li>Model: &lt;m&gt;</li>" in page.text and "<b>0.2500 ± 0.2357</b>" in page.text
+    assert "4 examples are few" in page.text
     confusion, labels, errors = page.tables
     assert confusion[1:] == [["<no>", "1 33.3%", "2 66.7%", "3"], ["yes", "1 100.0%", "0 ", "1"]]
     assert labels[1] == ["<no>", "0.5000", "0.3333", "0.4000", "3", "2"]

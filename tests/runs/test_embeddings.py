@@ -1,4 +1,4 @@
-"""Embeddings of the lines of a file: values, formats, a stopped run, wrong arguments."""
+"""Embeddings of the lines of a file: values, a stopped run, wrong arguments."""
 
 import sys
 
@@ -41,39 +41,12 @@ def lines(tmp_path):
     return tmp_path / "lines.txt"
 
 
-def test_formats(model, lines, expected, tmp_path):
-    from pyarrow.parquet import read_table
-
-    npy, parquet = tmp_path / "new" / "vectors.npy", tmp_path / "new" / "vectors.parquet"
+def test_the_vectors_are_those_of_the_model(model, lines, expected, tmp_path):
+    npy = tmp_path / "new" / "vectors.npy"
     assert write_embeddings(lines, npy, model=model) == (1300, 8)
     vectors = np.load(npy, mmap_mode="r")
-    assert vectors.dtype == np.float32
+    assert vectors.dtype == np.float32 and [*npy.parent.iterdir()] == [npy]
     np.testing.assert_allclose(vectors, expected, atol=1e-6)
-    write_embeddings(lines, parquet, model=model)
-    assert {*npy.parent.iterdir()} == {npy, parquet}
-    table = read_table(parquet)
-    assert table["text"].to_pylist() == TEXTS
-    np.testing.assert_allclose(np.stack(table["vector"].to_numpy()), expected, atol=1e-6)
-    assert str(table.schema.field("vector").type) == "fixed_size_list<element: float>[8]"
-
-
-def test_blank_lines_are_skipped_and_counted(model, tmp_path, capsys):
-    (tmp_path / "lines.txt").write_text("\na b\n\n  \nc\n")
-    assert write_embeddings(tmp_path / "lines.txt", tmp_path / "v.npy", model=model) == (2, 8)
-    assert "skipped 3 blank lines" in capsys.readouterr().err
-
-
-@pytest.mark.slow
-def test_dimensions_and_prompt(model, lines, expected, tmp_path, capsys):
-    command = f"embed {model} --data {lines} --output {tmp_path}/short.npy --dimensions 3"
-    assert main(command.split()) == 0
-    assert f"1,300 of 3 values in {tmp_path}/short.npy\n" in capsys.readouterr().out
-    assert main(command.split()) == 2  # the file exists
-    short = expected[:, :3] / np.linalg.norm(expected[:, :3], axis=1, keepdims=True)
-    np.testing.assert_allclose(np.load(tmp_path / "short.npy"), short, atol=1e-6)
-    write_embeddings(lines, tmp_path / "queries.npy", model=model, prompt="query")
-    queries = BertSentenceEncoder.from_pretrained(model).encode([f"a b {each}" for each in TEXTS])
-    np.testing.assert_allclose(np.load(tmp_path / "queries.npy"), queries, atol=1e-6)
 
 
 def test_a_stopped_run_continues(model, lines, tmp_path, monkeypatch):
@@ -96,3 +69,22 @@ def test_a_stopped_run_continues(model, lines, tmp_path, monkeypatch):
     write_embeddings(lines, output, model=model)
     assert sizes == [512, 512, 0, 276] and not (tmp_path / "vectors.npy.partial").exists()
     assert output.read_bytes() == (tmp_path / "whole.npy").read_bytes()
+
+
+def test_blank_lines_are_skipped_and_counted(model, tmp_path, capsys):
+    (tmp_path / "lines.txt").write_text("\na b\n\n  \nc\n")
+    assert write_embeddings(tmp_path / "lines.txt", tmp_path / "v.npy", model=model) == (2, 8)
+    assert "skipped 3 blank lines" in capsys.readouterr().err
+
+
+@pytest.mark.slow
+def test_dimensions_and_prompt(model, lines, expected, tmp_path, capsys):
+    command = f"embed {model} --data {lines} --output {tmp_path}/short.npy --dimensions 3"
+    assert main(command.split()) == 0
+    assert f"1,300 of 3 values in {tmp_path}/short.npy\n" in capsys.readouterr().out
+    assert main(command.split()) == 2  # the file exists
+    short = expected[:, :3] / np.linalg.norm(expected[:, :3], axis=1, keepdims=True)
+    np.testing.assert_allclose(np.load(tmp_path / "short.npy"), short, atol=1e-6)
+    write_embeddings(lines, tmp_path / "queries.npy", model=model, prompt="query")
+    queries = BertSentenceEncoder.from_pretrained(model).encode([f"a b {each}" for each in TEXTS])
+    np.testing.assert_allclose(np.load(tmp_path / "queries.npy"), queries, atol=1e-6)

@@ -30,7 +30,7 @@ NAVER_TYPES = (
     *("TIM", "NUM", "EVT", "ANM", "PLT", "MAT", "TRM"),
 )
 NAVER_LABELS = (OUTSIDE, *(f"{prefix}-{name}" for name in NAVER_TYPES for prefix in "BI"))
-_REVERSED_TAG = re.compile(r"(.+)-([BI])")
+_REVERSED_TAG = re.compile(r"(.+)-([BI])")  # such as PER-B
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -52,9 +52,10 @@ class NaverNerTask(NerTask):
         for line, text in enumerate(text_lines(path), start=1):
             if not text.strip():
                 continue
-            words, *columns = (column.split() for column in text.split("\t"))
-            tags = tuple(_REVERSED_TAG.sub(r"\2-\1", tag) for tag in chain(*columns))
-            if len(columns) != 1 or len(words) != len(tags) or not set(tags) <= set(self.labels):
+            columns = text.split("\t")
+            words = columns[0].split()
+            tags = tuple(_REVERSED_TAG.sub(r"\2-\1", tag) for tag in columns[-1].split())
+            if len(columns) != 2 or len(words) != len(tags) or not set(tags) <= set(self.labels):
                 expected = "words, a tab, and for each word O, TYPE-B or TYPE-I"
                 raise wrong_line(f"{path}, line {line}", text, expected=expected)
             sentences.append(Sentence(tuple(words), tags, 0, line))
@@ -123,7 +124,8 @@ class KlueNerTask(NerTask):
         for sentence, token_tags, token_spans in zip(examples, tags_of_tokens, spans, strict=True):
             tags = [OUTSIDE] * len(sentence.words)
             for tag, (start, end) in zip(token_tags, token_spans, strict=True):
-                tags[start:end] = [tag, *[tag.replace("B-", "I-")] * (end - start - 1)]
+                next_tags = [tag.replace("B-", "I-")] * (end - start - 1)
+                tags[start:end] = [tag, *next_tags]
             for index in range(1, len(tags) - 1):
                 before, after = tags[index - 1], tags[index + 1]
                 is_within = after.startswith("I-") and before[2:] == after[2:]
@@ -156,8 +158,8 @@ def klue_ner_scores(gold: Sequence[Tags], predicted: Sequence[Tags]) -> Scores:
     both = gold, predicted
     flat = [[tag for tags in each for tag in (OUTSIDE, *tags, OUTSIDE)] for each in both]
     tag_f1 = f1_score(*flat, labels=list(KLUE_LABELS), average="macro", zero_division=1.0)
-    sets = ([set(find_entities(to_strict_tags(tags))) for tags in each] for each in both)
-    num_true, num_predicted, num_correct = entity_counts(zip(*sets, strict=True))
+    true, found = ([set(find_entities(to_strict_tags(tags))) for tags in each] for each in both)
+    num_true, num_predicted, num_correct = entity_counts(zip(true, found, strict=True))
     types = {*num_true, *num_predicted}
     f1s = [2 * num_correct[each] / (num_true[each] + num_predicted[each]) for each in types]
     entity_f1 = sum(f1s) / len(f1s) if f1s else 0.0

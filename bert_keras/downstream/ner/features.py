@@ -1,6 +1,5 @@
 """Named entity recognition with a BiLSTM on frozen features (BERT paper, section 5.3, Table 7)."""
 
-import contextlib
 import hashlib
 import sys
 from collections.abc import Sequence
@@ -18,7 +17,7 @@ from bert_keras.data.record_file import SEQUENCE_FEATURES
 from bert_keras.downstream.ner.task import NerTask
 from bert_keras.errors import check_least, check_name
 from bert_keras.fields import setting
-from bert_keras.files import atomic_file, readable_size
+from bert_keras.files import atomic_folder, readable_size
 from bert_keras.kinds.words import TaggedWords
 
 if TYPE_CHECKING:  # a task checks its data before Keras is imported
@@ -99,25 +98,27 @@ class NerFeaturesTask(NerTask):
         """Returns rows with the hidden states of the first token of each word.
 
         The states are computed unless `folder` has them. They are read-only memory maps, float32
-        [W,D], of files such as FINGERPRINT/layer_9.npy.
+        [W,D], of files such as DIGEST/layer_9.npy, with a digest of the encoder, words and layers.
         """
         import keras
 
         words, encoder = cast(PositionedWords, encoded), model.encoder
-        digest = hashlib.sha256(repr((encoder.config, encoder.compute_dtype)).encode())
+        layers = model.tagger.feature_layers
+        arguments = (encoder.config, encoder.compute_dtype, layers)
+        digest = hashlib.sha256(repr(arguments).encode())
         for array in (*encoder.weights, words.tokens.ids, *words.rows):
             digest.update(np.ascontiguousarray(keras.ops.convert_to_numpy(array)).data)
         folder /= digest.hexdigest()[:16]
-        paths = {each: folder / f"layer_{each}.npy" for each in model.tagger.feature_layers}
-        if missing := [layer for layer, path in paths.items() if not path.is_file()]:
+        if not folder.is_dir():
             shape = (len(words.label_ids), encoder.config.hidden_size)
-            size = readable_size(4 * shape[0] * shape[1] * len(missing))
+            size = readable_size(4 * shape[0] * shape[1] * len(layers))
             print(f"stores features of {shape[0]:,} words, {size}, in {folder}", file=sys.stderr)
-            with contextlib.ExitStack() as files:
-                parts = [files.enter_context(atomic_file(paths[layer])) for layer in missing]
-                arrays = [np.lib.format.open_memmap(p, "w+", np.float32, shape) for p in parts]
-                _write_features(encoder, words, missing, arrays)
-        vectors = [np.load(path, "r") for path in paths.values()]
+            folder.parent.mkdir(parents=True, exist_ok=True)
+            with atomic_folder(folder) as new_folder:
+                paths = [new_folder / f"layer_{layer}.npy" for layer in layers]
+                arrays = [np.lib.format.open_memmap(p, "w+", np.float32, shape) for p in paths]
+                _write_features(encoder, words, layers, arrays)
+        vectors = [np.load(folder / f"layer_{layer}.npy", "r") for layer in layers]
         return WordFeatures(
             words.tokens, words.rows, words.label_ids, words.vocabulary, vectors=vectors
         )

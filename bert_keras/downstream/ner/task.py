@@ -30,14 +30,14 @@ from bert_keras.kinds.words import (
 )
 from bert_keras.text.tokenizer import TextTokenizer
 
-_COLUMN = re.compile(r"[^ \t]+")
+_COLUMN = re.compile(r"[^ \t]+")  # other white space may be part of a word
 _CONLLU_ROW = re.compile(r"(\d+([-.]\d+)?)([ \t]+[^ \t]+){9}")  # ID, FORM, LEMMA, UPOS and so on
 Sentences = Sequence[Sentence]
 Tags = Sequence[str]  # the predicted tags of a sentence
 
 
 def wrong_line(location: str, text: str, *, expected: str) -> InputError:
-    """Returns the error of a line; its location is as "FILE, line N"."""
+    """Returns the error for the `text` at a location such as "FILE, line 2"."""
     return InputError(f"{location} is {quoted(text)}; expected {expected}")
 
 
@@ -51,51 +51,58 @@ def read_conll(path: StrPath, *, has_entities: bool = True) -> list[Sentence]:
     with the tag _ alone, has no tags. A -DOCSTART- line starts a document and is not a word.
     """
     sentences: list[Sentence] = []
-    width, first_line, document = 0, 0, 0
-    rows: list[list[str]] = []
-    lines = [*text_lines(path), ""]
-    is_conllu = not has_entities and any(map(_CONLLU_ROW.fullmatch, lines))
+    rows: list[list[str]] = []  # the columns of each word of a sentence
+    num_columns, first_line, document = 0, 0, 0
+    lines = [*text_lines(path), ""]  # the empty line ends the last sentence
+    is_conllu = not has_entities and any(_CONLLU_ROW.fullmatch(text) for text in lines)
     for line, text in enumerate(lines, start=1):
-        columns = text.split("\t") if is_conllu and "\t" in text else _COLUMN.findall(text)
-        if is_conllu and columns:
-            if not columns[0].isdecimal():  # a comment, a range of words or an empty word
-                continue
-            columns = columns[1:4:2]
-        if columns and columns[0] != "-DOCSTART-":
-            if not width:
-                width, first_line = len(columns), line
-            is_wrong = has_entities and width > 1 and not TAG.fullmatch(columns[-1])
-            if len(columns) != width or is_wrong:
-                expected = f"{counted(width, 'column')} as in line {first_line}"
-                tags = ", and O, B-TYPE or I-TYPE last; the task pos takes any tags"
-                expected += tags * (has_entities and width > 1)
+        columns = _split_line(text, is_conllu=is_conllu)
+        if columns is None:
+            continue
+        is_word = bool(columns) and columns[0] != "-DOCSTART-"
+        if is_word:
+            if not num_columns:
+                num_columns, first_line = len(columns), line
+            has_tag_type = has_entities and num_columns > 1
+            if len(columns) != num_columns or (has_tag_type and not TAG.fullmatch(columns[-1])):
+                expected = f"{counted(num_columns, 'column')} as in line {first_line}"
+                if has_tag_type:
+                    expected += ", and O, B-TYPE or I-TYPE last; the task pos takes any tags"
                 raise wrong_line(f"{path}, line {line}", text, expected=expected)
             rows.append(columns)
-            continue
-        if rows:
-            tags = tuple(row[-1] for row in rows) if width > 1 else None
+        elif rows:
             words = tuple(row[0] for row in rows)
+            tags = tuple(row[-1] for row in rows) if num_columns > 1 else None
             sentences.append(Sentence(words, tags, document, line - len(rows)))
             rows = []
-        document += bool(columns)
+        if columns and not is_word:
+            document += 1
     if {tag for sentence in sentences for tag in sentence.tags or ()} == {"_"}:
         return [dataclasses.replace(sentence, tags=None) for sentence in sentences]
     return sentences
+
+
+def _split_line(text: str, *, is_conllu: bool) -> list[str] | None:
+    """Returns the columns of a line, or None for a line of CoNLL-U that is not a word."""
+    columns = text.split("\t") if is_conllu and "\t" in text else _COLUMN.findall(text)
+    if is_conllu and columns:  # comments, ranges of words and empty words have no whole number
+        return [columns[1], columns[3]] if columns[0].isdecimal() else None  # FORM and UPOS
+    return columns
 
 
 def entity_scores(
     gold: Sequence[Sequence[str]], predicted: Sequence[Sequence[str]]
 ) -> dict[str, float]:
     """Returns the scores of conlleval.pl (2004-01-26), also of each type, such as `person f1`."""
-    num_words = num_equal = 0
-    pairs = []
-    for gold_tags, predicted_tags in zip(gold, predicted, strict=True):
-        num_equal += sum(tag == other for tag, other in zip(gold_tags, predicted_tags, strict=True))
-        num_words += len(gold_tags)
-        pairs.append((set(find_entities(gold_tags)), set(find_entities(predicted_tags))))
+    pairs = [
+        (set(find_entities(gold_tags)), set(find_entities(predicted_tags)))
+        for gold_tags, predicted_tags in zip(gold, predicted, strict=True)
+    ]
     num_true, num_predicted, num_correct = entity_counts(pairs)
     scores = _ratios(num_true.total(), num_predicted.total(), num_correct.total())
-    scores["accuracy"] = num_equal / num_words
+    tags, predicted_tags = list(chain(*gold)), list(chain(*predicted))  # of all words
+    num_equal = sum(tag == other for tag, other in zip(tags, predicted_tags, strict=True))
+    scores["accuracy"] = num_equal / len(tags)
     for each in sorted({*num_true, *num_predicted}):
         ratios = _ratios(num_true[each], num_predicted[each], num_correct[each])
         scores.update({f"{each} {name}": value for name, value in ratios.items()})
@@ -105,15 +112,21 @@ def entity_scores(
 def entity_counts(
     pairs: Iterable[tuple[set[Entity], set[Entity]]],
 ) -> tuple[Counter, Counter, Counter]:
-    """Counts true, predicted and correct entities of each type in (true, predicted) sets."""
-    counters = Counter(), Counter(), Counter()
+    """Returns the numbers of true, predicted and correct entities of each type.
+
+    Args:
+        pairs: The true and the predicted entities of each sentence.
+    """
+    num_true, num_predicted, num_correct = Counter(), Counter(), Counter()
     for gold, predicted in pairs:
-        for counter, spans in zip(counters, (gold, predicted, gold & predicted), strict=True):
-            counter.update(entity_type for _, _, entity_type in spans)
-    return counters
+        num_true.update(entity_type for _, _, entity_type in gold)
+        num_predicted.update(entity_type for _, _, entity_type in predicted)
+        num_correct.update(entity_type for _, _, entity_type in gold & predicted)
+    return num_true, num_predicted, num_correct
 
 
 def _ratios(num_true: int, num_predicted: int, num_correct: int) -> dict[str, float]:
+    """Returns F1, precision and recall; a ratio without a denominator is 0."""
     precision = num_correct / num_predicted if num_predicted else 0.0
     recall = num_correct / num_true if num_true else 0.0
     total = precision + recall
@@ -159,9 +172,11 @@ class NerTask(Task[Sentence, TaggedWords, Tags]):
         """Reads a file in CoNLL's format, or a TFDS split with `tokens` and `ner` (conll2003)."""
         if not is_tfds(path) or not self.has_entities:
             return read_conll(path, has_entities=self.has_entities)
-        rows = enumerate(tfds_rows(os.fspath(path)), start=1)
-        words = ((tuple(row["tokens"]), tuple(row["ner"]), line) for line, row in rows)
-        return [Sentence(tokens, tags, 0, line) for tokens, tags, line in words if tokens]
+        return [
+            Sentence(tuple(row["tokens"]), tuple(row["ner"]), 0, line)
+            for line, row in enumerate(tfds_rows(os.fspath(path)), start=1)
+            if row["tokens"]
+        ]
 
     def read(self, path: StrPath, *, split: str = "train") -> list[Sentence]:
         sentences = self.sentences(path)
@@ -190,7 +205,7 @@ class NerTask(Task[Sentence, TaggedWords, Tags]):
         tags = list(chain.from_iterable(s.tags or (None,) * len(s.words) for s in examples))
         known: dict[str | None, int] = {tag: index for index, tag in enumerate(self.labels)}
         label_ids = np.array([known.get(tag, -1) for tag in tags], np.int32)
-        if unknown := {tag for tag in tags if tag is not None and tag not in known}:
+        if unknown := {tag for tag in tags if tag is not None} - set(self.labels):
             note = "the training file lacks these tags, so scores count their words as missed"
             print(f"{note}: {', '.join(sorted(unknown))}", file=sys.stderr)
         return self.rows_type(tokens, rows, label_ids, tokenizer.vocabulary)

@@ -61,7 +61,14 @@ class SentenceTask(Task[Example, Encoded, Prediction]):
         layout: type[EncodedTexts] = EncodedTexts,
         **fields: Any,
     ) -> Any:
-        """Encodes N groups of G texts as rows of the class `layout`, with further `fields`."""
+        """Encodes groups of texts, one in each row; a batch has inputs of shape [B, G, T].
+
+        Args:
+            groups: N groups of G texts.
+            tokenizer: The tokenizer of the model.
+            layout: The class of the result.
+            **fields: Values of its other fields, such as `targets`.
+        """
         texts = [text for group in groups for text in group]
         distinct = list(dict.fromkeys(texts))  # each text is tokenized once
         ids = dict(zip(distinct, tokenizer.ids_batch(distinct), strict=True))

@@ -11,7 +11,7 @@ from bert_keras.kinds.windows import Question
 _ARTICLES = re.compile(r"\b(a|an|the)\b")
 _WITHOUT_PUNCTUATION = str.maketrans("", "", string.punctuation)
 
-# The scores equal those of evaluate-v1.1.py and evaluate-v2.0.py in rajpurkar/SQuAD-explorer. The
+# The scores are as in evaluate-v1.1.py and evaluate-v2.0.py of rajpurkar/SQuAD-explorer. The
 # scripts differ in small details, which are kept, as is the order of additions.
 
 
@@ -54,11 +54,11 @@ def squad2_scores(
     "NoAns_" of the questions with and without an answer. If predictions have null odds, there are
     also `best_exact` and `best_f1`, and the thresholds that reach them.
     """
-    exact: list[int] = []
-    f1: list[float] = []
+    exact: list[int] = []  # for each question, 0 or 1
+    f1: list[float] = []  # for each question
     for question, prediction in zip(questions, predictions, strict=True):
-        golds = [normalize_answer(answer.text) for answer in question.answers]
-        golds = [gold.split() for gold in golds if gold] or [[]]
+        golds = [normalize_answer(answer.text).split() for answer in question.answers]
+        golds = [words for words in golds if words] or [[]]  # [] stands for "no answer"
         predicted = normalize_answer(prediction.text).split()
         exact.append(int(predicted in golds))
         f1.append(max(_f1(gold, predicted) for gold in golds) if predicted else exact[-1])
@@ -82,12 +82,13 @@ def best_threshold(
 ) -> tuple[float, float]:
     """Returns the best mean score, and the smallest threshold for null odds that reaches it.
 
-    The threshold is 0.0 if "no answer" is best for every question. `scores` are from 0 to 1.
+    A question with null odds above the threshold is not answered. `scores` are from 0 to 1, of the
+    answers. The threshold is 0.0 if "no answer" is best for every question.
     """
     odds = [each.null_odds or 0.0 for each in predictions]
-    best = current = sum(not has for has in has_answer)
+    best = current = sum(not has for has in has_answer)  # if no question is answered
     threshold = 0.0
-    for row in sorted(range(len(odds)), key=odds.__getitem__):
+    for row in sorted(range(len(odds)), key=odds.__getitem__):  # answers one more question
         if has_answer[row]:
             current += scores[row]
         elif predictions[row].text:

@@ -74,8 +74,9 @@ class SquadTask(SpanSettings, Task[Question, QuestionWindows, Prediction]):
     def tuned(self, examples: Sequence[Question], predictions: Sequence[Prediction]) -> Self:
         """Returns the task with the `null_threshold` that gives these predictions the best F1.
 
-        For predictions of "no answer", it uses the best answer, to test higher thresholds. If "no
-        answer" is always best, the threshold is below all null odds (0.0 in the official script).
+        Where "no answer" is predicted, the best answer takes its place, because a higher threshold
+        would choose it. If "no answer" is best for every question, the threshold is below all null
+        odds (0.0 in the official script).
         """
         if not self.allows_no_answer:
             return self
@@ -116,8 +117,10 @@ class SquadTask(SpanSettings, Task[Question, QuestionWindows, Prediction]):
             write_text(file, json.dumps(values, indent=4) + "\n")
 
 
-_VERSIONS = {"squad1": "1.1", "squad2": "2.0"}
-SQUAD_TASKS = {name: SquadTask(name=name, version=v) for name, v in _VERSIONS.items()}
+SQUAD_TASKS = {
+    "squad1": SquadTask(name="squad1", version="1.1"),
+    "squad2": SquadTask(name="squad2", version="2.0"),
+}
 
 
 def read_questions(path: str, *, id_name: str = "id") -> list[Question]:
@@ -170,12 +173,11 @@ def _rows(path: str) -> Iterator[tuple[str, Any, Any, Any]]:
 def drop_misplaced(questions: Sequence[Question], *, path: str) -> list[Question]:
     """Drops and lists the questions that should have an answer but have none at its position."""
     usable = [each for each in questions if each.is_impossible or each.target]
-    if len(usable) < len(questions):
-        skipped = [each.misplaced for each in questions if not (each.is_impossible or each.target)]
-        report = (
-            f"{len(skipped)} of {len(questions)} questions of {path} have no answer that is in "
-        )
-        report += f"the context at answer_start: {listed(skipped, most=5)}"
+    misplaced = [each.misplaced for each in questions if not (each.is_impossible or each.target)]
+    if misplaced:
+        counts = f"{len(misplaced)} of {len(questions)} questions of {path}"
+        places = listed(misplaced, most=5)
+        report = f"{counts} have no answer that is in the context at answer_start: {places}"
         if not usable:
             raise InputError(report)
         print(f"not used for training: {report}", file=sys.stderr)
