@@ -234,4 +234,4 @@ def test_reproduce_tables(monkeypatch):
     monkeypatch.setattr(module, "reproduce", lambda *args, **paths: calls.append((args, paths)))
     run("how-to/reproduce-tables.md")
     (((experiment, scale), _),) = calls
-    assert scale.phases[0].recipe.num_steps == 600 and experiment.columns
+    assert scale.recipe.num_steps == 600 and experiment.columns
