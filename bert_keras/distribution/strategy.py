@@ -4,8 +4,6 @@ import contextlib
 import functools
 import json
 import os
-import threading
-from collections.abc import Iterator
 from contextlib import AbstractContextManager
 from pathlib import Path
 
@@ -19,9 +17,7 @@ from bert_keras.errors import InputError, check_name
 # docs/benchmarks/archive/pretraining.md, "bfloat16".
 PROCESSOR_SIZE = 256
 PROCESSORS = Path("/proc/cpuinfo")  # exists on Linux
-# Seconds without a heartbeat after which JAX ends all processes, instead of its default of 100, and
-# seconds that a process with an error waits for the other ones before it ends.
-WORKER_TIMEOUT = 30
+HEARTBEAT_TIMEOUT = 30  # seconds until JAX ends the other processes of one that has died
 
 
 def workers() -> list[str]:
@@ -48,30 +44,32 @@ def num_processes() -> int:
 
 def is_chief() -> bool:
     """Returns whether this process writes results: a single process, or the first worker."""
-    if keras.config.backend() != "tensorflow":
+    if num_processes() > 1:
         import jax
 
-        return num_processes() == 1 or jax.process_index() == 0
+        return jax.process_index() == 0
+    if keras.config.backend() != "tensorflow":
+        return True
     import tensorflow as tf
 
     return tf.distribute.get_strategy().extended.should_checkpoint
 
 
-def wait_for_workers(*, step: int = 0) -> None:
+def wait_for_workers(*, step: int = 0) -> set[int]:
     """Waits until all workers have called this function, such as to read the first one's files.
 
-    With JAX it raises AssertionError if the workers have different steps.
+    Returns the steps of all processes of JAX, or the own step.
     """
     if num_processes() > 1:
         from jax.experimental import multihost_utils
 
-        problem = "the workers found different states; expected one output folder of all machines"
-        multihost_utils.assert_equal(step, problem)
-    elif len(workers()) > 1 and keras.config.backend() == "tensorflow":
+        return {*multihost_utils.process_allgather(np.array(step)).tolist()}
+    if len(workers()) > 1 and keras.config.backend() == "tensorflow":
         import tensorflow as tf
 
         total = tf.function(lambda: tf.distribute.get_replica_context().all_reduce("sum", 1.0))
         tf.distribute.get_strategy().run(total)
+    return {step}
 
 
 def received_sigterm(step: int) -> bool:
@@ -130,8 +128,8 @@ def strategy_scope(name: str = "auto") -> AbstractContextManager:
         return named_strategy(name).scope()
     if name == "one" or len(devices) == 1:
         return contextlib.nullcontext()
-    scope = keras.distribution.DataParallel(devices=devices, auto_shard_dataset=False).scope()
-    return scope if num_processes() == 1 else _ending_without_workers(scope)
+    # Each process reads all batches and passes its own rows to Keras; see `own_rows`.
+    return keras.distribution.DataParallel(devices=devices, auto_shard_dataset=False).scope()
 
 
 def _connect_processes() -> None:
@@ -142,26 +140,13 @@ def _connect_processes() -> None:
         return
     try:
         numbers = (os.environ.get(name) for name in ("JAX_NUM_PROCESSES", "JAX_PROCESS_ID"))
-        numbers = [number and int(number) for number in numbers]
-        jax.distributed.initialize(None, *numbers, heartbeat_timeout_seconds=WORKER_TIMEOUT)
+        numbers = [int(number) if number else None for number in numbers]
+        jax.distributed.initialize(None, *numbers, heartbeat_timeout_seconds=HEARTBEAT_TIMEOUT)
     except ValueError as error:
         raise InputError(
             f"{error} Set JAX_COORDINATOR_ADDRESS=HOST:PORT of the first machine, JAX_NUM_PROCESSES"
             " and JAX_PROCESS_ID, or start the command with SLURM or on a TPU pod"
         ) from error
-
-
-@contextlib.contextmanager
-def _ending_without_workers(scope: AbstractContextManager) -> Iterator[None]:
-    """Enters a scope; after an error, JAX would wait minutes for the other processes to end."""
-    try:
-        with scope:
-            yield
-    except BaseException:
-        timer = threading.Timer(WORKER_TIMEOUT, os._exit, [2])
-        timer.daemon = True
-        timer.start()
-        raise
 
 
 def named_strategy(name: str = "auto"):

@@ -72,7 +72,8 @@ class TrainingCheckpoints(keras.callbacks.Callback):
     def restore(self) -> int:
         """Loads the newest state that can be read, if any; returns the optimizer's step."""
         steps = saved_steps(self.folder)
-        wait_for_workers(step=max(steps, default=0))
+        if len(wait_for_workers(step=max(steps, default=0))) > 1:
+            raise unusable_error(self.folder, "differs between the workers, which must share it")
         for step in reversed(steps):
             path = self.folder / f"step-{step}.npz"
             try:

@@ -83,7 +83,8 @@ def test_xla_compiles_the_whole_step(monkeypatch, recwarn):
 @pytest.mark.slow
 def test_two_workers_that_are_started_again_change_nothing(tmp_path):
     for num_steps in ("6", "10"):
-        for code, notes in run_workers(training.two_workers(), tmp_path, num_steps):
+        script = [training.__file__, tmp_path / "{index}.npz", tmp_path / "run", num_steps]
+        for code, notes in run_workers(training.two_workers(), *script):
             assert code == 0, notes
     for index in range(2):
         assert_same_weights(dict(np.load(tmp_path / f"{index}.npz")), alone()[0])

@@ -138,11 +138,14 @@ def workers_of_jax(number: int, *, devices: int = 2) -> list[dict[str, str]]:
     return [os.environ | flags | {"JAX_PROCESS_ID": str(index)} for index in range(number)]
 
 
-def run_workers(environments, folder: Path, *arguments: str) -> list[tuple[int, str]]:
-    """Trains in `folder`/run, a process for each environment; returns exit codes and stderr."""
+def run_workers(environments, *arguments) -> list[tuple[int, str]]:
+    """Runs Python at the same time in each environment; returns exit codes and stderr.
+
+    In the arguments, {index} is the index of the environment.
+    """
     workers = []
     for index, environment in enumerate(environments):
-        command = [sys.executable, __file__, folder / f"{index}.npz", folder / "run", *arguments]
+        command = [sys.executable, *(str(each).format(index=index) for each in arguments)]
         options = {"stderr": subprocess.PIPE, "env": environment, "text": True}
         workers.append(subprocess.Popen(command, **options))
     notes = [worker.communicate(timeout=300)[1] for worker in workers]
@@ -164,7 +167,7 @@ def main(output: str, run: str, num_steps: str, signal_name: str = "") -> None:
         options["parts"] = 2
     else:
         options["changes"] = {"hidden_dropout_rate": 0.2}
-    strategies.WORKER_TIMEOUT = 5
+    strategies.HEARTBEAT_TIMEOUT = 5
     with strategies.strategy_scope():
         np.savez(output, **continued(None, Path(run), **options)[1])
 
