@@ -1,11 +1,8 @@
 """A small pretrainer and ten uneven batches; as a script, the training of one worker.
 
 TF_CONFIG=... python tests/distribution/training.py WEIGHTS.npz RUN NUM_STEPS [SIGNAL]
-
-The second process of JAX sends itself the signal at the end of the third epoch.
 """
 
-import contextlib
 import json
 import os
 import signal
@@ -15,6 +12,7 @@ import sys
 import time
 from itertools import islice
 from pathlib import Path
+from types import SimpleNamespace
 
 import keras
 import numpy as np
@@ -78,7 +76,7 @@ def data():
 
 def compiled(strategy, *, changes=(), parts=1, optimizer=None, recomputes=False, **compiling):
     keras.utils.set_random_seed(1)
-    with strategy.scope() if strategy else contextlib.nullcontext():
+    with strategy.scope():
         model = BertPretrainer(BertConfig(**CONFIG | dict(changes)))
         model.encoder.gradient_checkpointing = recomputes
         model.compile(
@@ -107,7 +105,7 @@ def continued(strategy, output: Path, *, num_steps: int, board=(), **options):
     lengths = {"num_steps": num_steps, "steps_per_epoch": 2, "epochs_per_checkpoint": 1}
     rows = {"batch_size": 16, "tokens_per_example": 12}
     settings = FitSettings(stage="test", output=output, keep_checkpoints=1, **lengths, **rows)
-    with strategy.scope() if strategy else contextlib.nullcontext():
+    with strategy.scope():
         model = compiled(strategy, **options)
         first_step = fit_resumable(model, batches_to_continue, settings, board=board)
     return first_step, weights_of(model)
@@ -139,10 +137,7 @@ def workers_of_jax(number: int, *, devices: int = 2) -> list[dict[str, str]]:
 
 
 def run_workers(environments, *arguments) -> list[tuple[int, str]]:
-    """Runs Python at the same time in each environment; returns exit codes and stderr.
-
-    In the arguments, {index} is the index of the environment.
-    """
+    """Runs Python in all environments; {index} is the environment's. Returns codes and stderr."""
     workers = []
     for index, environment in enumerate(environments):
         command = [sys.executable, *(str(each).format(index=index) for each in arguments)]
@@ -153,23 +148,21 @@ def run_workers(environments, *arguments) -> list[tuple[int, str]]:
 
 
 def main(output: str, run: str, num_steps: str, signal_name: str = "") -> None:
-    def end_epoch(epoch, logs):
-        if signal_name and epoch == 2 and os.environ["JAX_PROCESS_ID"] == "1":
-            os.kill(os.getpid(), signal.Signals[signal_name])
+    def end(epoch, logs):
+        if signal_name and epoch == 2:
+            if os.environ["JAX_PROCESS_ID"] == "1":
+                os.kill(os.getpid(), signal.Signals[signal_name])
+            time.sleep(3)  # JAX tells the other processes within a second
 
-    def end_step(batch, logs):
-        if signal_name == "SIGTERM":
-            time.sleep(0.5)  # JAX tells the other processes within a second
-
-    end = keras.callbacks.LambdaCallback(on_epoch_end=end_epoch, on_train_batch_end=end_step)
-    options = {"num_steps": int(num_steps), "board": [end]}
+    options = {"board": [keras.callbacks.LambdaCallback(on_epoch_end=end)]}
     if keras.config.backend() == "tensorflow":
+        strategy = strategies.named_strategy("auto")
         options["parts"] = 2
     else:
+        strategies.HEARTBEAT_TIMEOUT = 5
+        strategy = SimpleNamespace(scope=strategies.strategy_scope)
         options["changes"] = {"hidden_dropout_rate": 0.2}
-    strategies.HEARTBEAT_TIMEOUT = 5
-    with strategies.strategy_scope():
-        np.savez(output, **continued(None, Path(run), **options)[1])
+    np.savez(output, **continued(strategy, Path(run), num_steps=int(num_steps), **options)[1])
 
 
 if __name__ == "__main__":
