@@ -11,6 +11,7 @@ from bert_keras.arguments import checked, count, flag, one_of, option, required
 from bert_keras.checkpoints import keras_hub_preset
 from bert_keras.checkpoints.formats import detect_format, stored_config
 from bert_keras.checkpoints.hub import locate
+from bert_keras.distribution import has_workers
 from bert_keras.downstream.table import is_tfds
 from bert_keras.errors import InputError, check_name, print_field
 from bert_keras.experiments.experiments import EXPERIMENTS
@@ -129,7 +130,7 @@ def pretrain(options: argparse.Namespace) -> None:
     )
     check_exists(options.records, expected="a folder of bert-tfrecords build")
     records_vocabulary(options.records)
-    if not options.dry_run and "TF_CONFIG" not in os.environ:  # only the first worker writes
+    if not options.dry_run and not has_workers(options.strategy):  # only the first worker writes
         known = {**dataclasses.asdict(recipe), "records": os.path.realpath(options.records)}
         check_run(options.output, known)
     program.start_keras(options)
@@ -192,7 +193,7 @@ def finetune(options: argparse.Namespace) -> None:
     paths = data.values() if isinstance(data, dict) else [data]
     if not any(is_tfds(path) for path in paths):  # TFDS needs TensorFlow
         data = settings.read_task_data(task, data)
-    is_worker = "TF_CONFIG" in os.environ  # only the first worker writes
+    is_worker = has_workers(options.strategy)  # only the first worker writes
     if isinstance(data, settings.TaskData) and not is_study and not is_worker:
         known = data.run_settings(recipe, teacher, pretrained=options.pretrained)
         check_run(options.output, known)

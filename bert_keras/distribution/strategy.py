@@ -8,6 +8,7 @@ from contextlib import AbstractContextManager
 from pathlib import Path
 
 import keras
+import numpy as np
 
 from bert_keras.distribution import PRECISIONS, STRATEGIES
 from bert_keras.errors import InputError, check_name
@@ -16,6 +17,7 @@ from bert_keras.errors import InputError, check_name
 # docs/benchmarks/archive/pretraining.md, "bfloat16".
 PROCESSOR_SIZE = 256
 PROCESSORS = Path("/proc/cpuinfo")  # exists on Linux
+HEARTBEAT_TIMEOUT = 30  # seconds until JAX ends the other processes of one that has died
 
 
 def workers() -> list[str]:
@@ -25,18 +27,67 @@ def workers() -> list[str]:
 
 
 def check_one_machine() -> None:
-    """Raises InputError if TF_CONFIG names several workers."""
-    if len(workers()) > 1:
-        raise InputError("this command trains on one machine only; unset TF_CONFIG")
+    """Raises InputError if TF_CONFIG names several workers, or if JAX has several processes."""
+    if len(workers()) > 1 or num_processes() > 1:
+        variables = "TF_CONFIG, or for JAX set --strategy one"
+        raise InputError(f"this command trains on one machine only; unset {variables}")
+
+
+def num_processes() -> int:
+    """Returns the number of connected processes of JAX."""
+    if keras.config.backend() != "jax":
+        return 1
+    import jax
+
+    return jax.process_count() if jax.distributed.is_initialized() else 1
 
 
 def is_chief() -> bool:
     """Returns whether this process writes results: a single process, or the first worker."""
+    if num_processes() > 1:
+        import jax
+
+        return jax.process_index() == 0
     if keras.config.backend() != "tensorflow":
         return True
     import tensorflow as tf
 
     return tf.distribute.get_strategy().extended.should_checkpoint
+
+
+def wait_for_workers(*, step: int = 0) -> set[int]:
+    """Waits until all workers have called this function, such as to read the first one's files.
+
+    Returns the steps of all processes of JAX, or the own step.
+    """
+    if num_processes() > 1:
+        from jax.experimental import multihost_utils
+
+        return {*multihost_utils.process_allgather(np.array(step)).tolist()}
+    if len(workers()) > 1 and keras.config.backend() == "tensorflow":
+        import tensorflow as tf
+
+        total = tf.function(lambda: tf.distribute.get_replica_context().all_reduce("sum", 1.0))
+        tf.distribute.get_strategy().run(total)
+    return {step}
+
+
+def received_sigterm(step: int) -> bool:
+    """Returns whether a process of JAX received SIGTERM; all processes learn it at one step."""
+    if num_processes() == 1:
+        return False
+    from jax.experimental import multihost_utils
+
+    return multihost_utils.reached_preemption_sync_point(step)
+
+
+def own_rows(num_rows: int) -> np.ndarray:
+    """Returns whether each row of a batch is one of this process with JAX, bool [num_rows]."""
+    import jax
+
+    devices = keras.distribution.distribution().device_mesh.backend_mesh.devices
+    is_own = [each.process_index == jax.process_index() for each in devices]
+    return np.repeat(is_own, num_rows // len(is_own))
 
 
 def num_devices() -> int:
@@ -53,28 +104,49 @@ def strategy_scope(name: str = "auto") -> AbstractContextManager:
     """Returns the scope in which to build and train models on the devices that `name` selects.
 
     `one`: one device. `mirrored`: all GPUs of this machine, or all its logical CPUs; with JAX all
-    devices. `tpu`: all TPUs, with JAX. `multiworker`: all workers that TF_CONFIG names, each with
-    all of its GPUs, with TensorFlow. `auto`: `multiworker` if TF_CONFIG names several workers,
+    devices. `tpu`: all TPUs, with JAX. `multiworker`: all devices of all workers, which TF_CONFIG
+    names for TensorFlow, and for JAX JAX_COORDINATOR_ADDRESS, JAX_NUM_PROCESSES and JAX_PROCESS_ID,
+    or a launcher that JAX knows. `auto`: `multiworker` if these variables name several workers,
     `mirrored` if there are several GPUs or, with JAX, several devices, otherwise `one`. Call it
     before the backend computes anything.
     """
     check_name(name, STRATEGIES, what="strategy")
     backend, num_workers = keras.config.backend(), len(workers())
     is_tensorflow = backend == "tensorflow"
-    devices = [] if is_tensorflow else keras.distribution.list_devices()
-    has_workers = name == "multiworker" or (num_workers > 1 and not is_tensorflow)
-    if has_workers and not (is_tensorflow and num_workers):
+    if is_tensorflow and name == "multiworker" and not num_workers:
         raise InputError(
-            f"the backend is {backend}; multiworker needs tensorflow and, per worker, TF_CONFIG="
+            "multiworker needs, per worker, TF_CONFIG="
             '{"cluster": {"worker": ["HOST:PORT", ...]}, "task": {"type": "worker", "index": 0}}'
         )
+    is_named = num_workers > 1 or "JAX_COORDINATOR_ADDRESS" in os.environ
+    if not is_tensorflow and (name == "multiworker" or (name == "auto" and is_named)):
+        _connect_processes()
+    devices = [] if is_tensorflow else keras.distribution.list_devices()
     if name == "tpu" and not any(device.startswith("tpu") for device in devices):
         raise InputError(f"{backend} finds no TPU; set KERAS_BACKEND=jax and install jax[tpu]")
     if is_tensorflow:
         return named_strategy(name).scope()
     if name == "one" or len(devices) == 1:
         return contextlib.nullcontext()
-    return keras.distribution.DataParallel(devices=devices).scope()
+    # Each process reads all batches and passes its own rows to Keras; see `own_rows`.
+    return keras.distribution.DataParallel(devices=devices, auto_shard_dataset=False).scope()
+
+
+def _connect_processes() -> None:
+    """Connects this process of JAX with the other ones."""
+    import jax
+
+    if jax.distributed.is_initialized():
+        return
+    try:
+        numbers = (os.environ.get(name) for name in ("JAX_NUM_PROCESSES", "JAX_PROCESS_ID"))
+        numbers = [int(number) if number else None for number in numbers]
+        jax.distributed.initialize(None, *numbers, heartbeat_timeout_seconds=HEARTBEAT_TIMEOUT)
+    except ValueError as error:
+        raise InputError(
+            f"{error} Set JAX_COORDINATOR_ADDRESS=HOST:PORT of the first machine, JAX_NUM_PROCESSES"
+            " and JAX_PROCESS_ID, or start the command with SLURM or on a TPU pod"
+        ) from error
 
 
 def named_strategy(name: str = "auto"):

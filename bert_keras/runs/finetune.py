@@ -113,8 +113,6 @@ def _train(run: TaskRun, output: Path) -> dict:
     )
     logged = {"evaluations": evaluations, "board": [NormsByLayer()]}
     fit_resumable(run.trained, lambda: run.batches, settings, **logged)
-    if not is_chief():
-        return {}
     evaluations.restore_best(run.trained)
     outputs, loss = run.dev_outputs()
     predictions = run.dev_predictions(outputs)
@@ -123,6 +121,8 @@ def _train(run: TaskRun, output: Path) -> dict:
         run.task = tuned
         run.metadata = dataclasses.replace(run.metadata, task=tuned.settings())
         predictions = run.dev_predictions(outputs)
+    if not is_chief():
+        return {}
     path = output / run.task.prediction_file
     run.task.write_predictions(path, run.dev_examples, predictions)
     scores = {

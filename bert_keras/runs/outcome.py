@@ -48,11 +48,12 @@ def claimed_output(output: files.StrPath, settings: Mapping[str, Any]) -> Iterat
     Yields:
         The folder as a path.
     """
-    from bert_keras.distribution.strategy import is_chief  # imports Keras
+    from bert_keras.distribution.strategy import is_chief, wait_for_workers  # imports Keras
 
     output = Path(output)
     if not is_chief():
         yield output
+        wait_for_workers()  # until the first one has written the model
         return
     check_run(output)
     output.mkdir(parents=True, exist_ok=True)
@@ -61,6 +62,7 @@ def claimed_output(output: files.StrPath, settings: Mapping[str, Any]) -> Iterat
             files.write_json(output / RECIPE, settings)
         _check_same(output, settings)
         yield output
+    wait_for_workers()
 
 
 def check_run(output: files.StrPath, known: Mapping[str, Any] | None = None) -> None:

@@ -17,7 +17,7 @@ import numpy as np
 from bert_keras.checkpoints.pretrained import save_model
 from bert_keras.config import BertConfig
 from bert_keras.data.batches import Batches, input_errors
-from bert_keras.distribution.strategy import check_one_machine, is_chief, num_devices
+from bert_keras.distribution.strategy import is_chief, num_devices
 from bert_keras.errors import counted, suggest_keyword_names
 from bert_keras.files import StrPath, readable_size
 from bert_keras.models.distiller import Distiller
@@ -91,7 +91,6 @@ def pretrain(
     sources = {"records": records, "teacher": distillation}
     inputs = PretrainInputs(recipe, pretrained=pretrained, **sources)
     if (first := first_part(recipe)) is not None:  # raises errors before the run claims a folder
-        check_one_machine()  # other workers would read the first model before it is written
         part = PretrainInputs(first, pretrained=pretrained, **sources)
         is_causal = (part.task.is_causal, inputs.task.is_causal)
         check_fit({"is_causal": is_causal}, source="first_changes", remedy="change the objective")

@@ -7,6 +7,7 @@ from pathlib import Path
 import keras
 from tqdm import tqdm
 
+from bert_keras.distribution.strategy import is_chief
 from bert_keras.training.tensorboard import EventFile
 
 
@@ -41,7 +42,7 @@ def tag(log_name: str) -> str:
 
 
 class TensorBoardLog(keras.callbacks.Callback):
-    """Writes `points_per_epoch` points per epoch to TensorBoard.
+    """Writes `points_per_epoch` points per epoch to TensorBoard; only the first worker does this.
 
     A point is the mean over the steps since the preceding point, at the step of the optimizer.
     logs/train contains loss/*, accuracy/*, speed/*, optimizer/learning_rate and
@@ -82,7 +83,7 @@ class TensorBoardLog(keras.callbacks.Callback):
         rate = keras.ops.convert_to_numpy(optimizer.learning_rate)
         runs["train"]["optimizer/learning_rate"] = rate
         runs["train"]["optimizer/gradient_norm"] = optimizer.gradient_norm.numpy()
-        for run, values in runs.items():
+        for run, values in runs.items() if is_chief() else ():
             if values and run not in self.files:
                 self.files[run] = EventFile(self.settings.output / "logs" / run)
             if values:

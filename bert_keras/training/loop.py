@@ -6,7 +6,7 @@ import keras
 import numpy as np
 
 from bert_keras.data.batches import Batches
-from bert_keras.distribution.strategy import is_chief, num_devices
+from bert_keras.distribution.strategy import num_devices, own_rows, wait_for_workers
 from bert_keras.errors import InputError
 from bert_keras.training.callbacks import FitSettings, ProgressBar, TensorBoardLog
 from bert_keras.training.evaluations import Evaluations
@@ -50,7 +50,7 @@ def fit_resumable(
         return first_step
     bar = ProgressBar(settings, first_step, metric=evaluations.metric if evaluations else "")
     monitors: list[keras.callbacks.Callback] = [evaluations] if evaluations else []
-    monitors += [*board, TensorBoardLog(settings), bar] if is_chief() else [bar]
+    monitors += [*board, TensorBoardLog(settings), bar]
     if settings.max_skipped is not None:
         monitors.append(Guard(checkpoints, max_skipped=settings.max_skipped))
     stop = StopAfter(settings.num_steps - first_step)
@@ -76,6 +76,7 @@ def fit_resumable(
             epoch, steps_done = last_epoch, 0
     if num_epochs % period:
         checkpoints.save()
+    wait_for_workers()  # now all can read the files of the first one
     return first_step
 
 
@@ -106,7 +107,8 @@ def for_devices(batches: Batches):
             padded = keras.tree.map_structure(lambda x, rows=rows: x[rows], batch)
             for weight in keras.tree.flatten(padded[2]):
                 weight[num_rows:] = 0
-            yield padded
+            own = own_rows(len(rows))
+            yield keras.tree.map_structure(lambda x, own=own: x[own], padded)
 
     return Batches(padded_batches, spec=None, num_batches=batches.num_batches).for_fit()
 

@@ -16,7 +16,12 @@ import numpy as np
 
 from bert_keras.checkpoints.checkpoint import TrainingState, weight_part
 from bert_keras.checkpoints.tensors import named_weights, stored_weight
-from bert_keras.distribution.strategy import is_chief
+from bert_keras.distribution.strategy import (
+    is_chief,
+    num_processes,
+    received_sigterm,
+    wait_for_workers,
+)
 from bert_keras.errors import InputError, counted
 from bert_keras.files import StrPath, atomic_file
 from bert_keras.layers.block import seed_states
@@ -62,11 +67,13 @@ class TrainingCheckpoints(keras.callbacks.Callback):
             **{f"dropout/{index}": seed for index, seed in enumerate(seed_states(model))},
         }
         self.lowest_loss = math.inf  # the lowest mean loss of an epoch; see `Guard`
-        self.received_sigterm = False
+        self.received_sigterm, self.num_batches = False, 0
 
     def restore(self) -> int:
         """Loads the newest state that can be read, if any; returns the optimizer's step."""
         steps = saved_steps(self.folder)
+        if len(wait_for_workers(step=max(steps, default=0))) > 1:
+            raise unusable_error(self.folder, "differs between the workers, which must share it")
         for step in reversed(steps):
             path = self.folder / f"step-{step}.npz"
             try:
@@ -123,8 +130,9 @@ class TrainingCheckpoints(keras.callbacks.Callback):
 
         The current step is finished, the state is saved, and `fit` ends with SystemExit(143). Only
         the main thread can handle signals; in another thread SIGTERM ends the process immediately.
+        Several processes of JAX all end at one step, even if only one of them received the signal.
         """
-        if threading.current_thread() is not threading.main_thread():
+        if threading.current_thread() is not threading.main_thread() or num_processes() > 1:
             yield
             return
 
@@ -140,6 +148,8 @@ class TrainingCheckpoints(keras.callbacks.Callback):
     def on_train_batch_end(self, batch: int, logs: dict | None = None):
         # In the last step of an epoch or of the run, on_epoch_end handles the signal.
         is_last = batch + 1 == self.params["steps"] or self.model.stop_training
+        self.num_batches += 1
+        self.received_sigterm |= received_sigterm(self.num_batches)
         if self.received_sigterm and not is_last:
             self._end()
 

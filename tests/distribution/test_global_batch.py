@@ -1,9 +1,6 @@
 """The update of a global batch does not depend on the number of devices and parts."""
 
 import functools
-import subprocess
-import sys
-from pathlib import Path
 
 import keras
 import numpy as np
@@ -20,10 +17,9 @@ from bert_keras.training import sentence_losses
 from bert_keras.training.losses import pretraining_losses, pretraining_metrics
 from bert_keras.training.optimizer import OPTIMIZERS, BertAdamW
 from tests.distribution import training
-from tests.distribution.training import CONFIG, MODERN, trained, weights_of
+from tests.distribution.training import CONFIG, MODERN, run_workers, trained, weights_of
 from tests.models.test_as_in_keras import Extended
 
-FOLDER = Path(__file__).parent
 LOSS = keras.losses.SparseCategoricalCrossentropy(from_logits=True)
 ONE = tf.distribute.get_strategy()
 
@@ -87,15 +83,9 @@ def test_xla_compiles_the_whole_step(monkeypatch, recwarn):
 @pytest.mark.slow
 def test_two_workers_that_are_started_again_change_nothing(tmp_path):
     for num_steps in ("6", "10"):
-        workers = []
-        for index, environment in enumerate(training.two_workers()):
-            arguments = [FOLDER / "training.py", tmp_path / f"{index}.npz", tmp_path / "run"]
-            command = [sys.executable, *arguments, num_steps]
-            options = {"stderr": subprocess.PIPE, "env": environment, "text": True}
-            workers.append(subprocess.Popen(command, **options))
-        for worker in workers:
-            _, notes = worker.communicate(timeout=200)
-            assert worker.returncode == 0, notes
+        script = [training.__file__, tmp_path / "{index}.npz", tmp_path / "run", num_steps]
+        for code, notes in run_workers(training.two_workers(), *script):
+            assert code == 0, notes
     for index in range(2):
         assert_same_weights(dict(np.load(tmp_path / f"{index}.npz")), alone()[0])
 

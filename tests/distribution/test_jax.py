@@ -18,8 +18,9 @@ from bert_keras.text.tokenizer import WordPieceTokenizer
 from bert_keras.training.losses import pretraining_losses, pretraining_metrics
 from bert_keras.training.optimizer import OPTIMIZERS
 from bert_keras.training.tensorboard import read_curves
-from tests.distribution.training import CONFIG, batches_to_continue
-from tests.factories import tiny_config, tiny_vocabulary, write_records
+from tests.distribution import training
+from tests.distribution.training import CONFIG, batches_to_continue, run_workers, workers_of_jax
+from tests.factories import WORDS, tiny_config, tiny_vocabulary, write_records
 from tests.under_jax import with_jax, without_tensorflow
 
 
@@ -50,15 +51,24 @@ def test_eight_devices_give_the_weights_of_one(optimizer):
 
 
 @with_jax
-def test_a_strategy_is_a_number_of_devices():
+def test_a_strategy_is_a_number_of_devices(monkeypatch):
     for name, number in {"one": 1, "auto": 8, "mirrored": 8}.items():
         with strategy_scope(name):
             assert num_devices() == number, name
         assert num_devices() == 1
-    for name in ("tpu", "multiworker"):
+    for name, value in (("tpu", ""), ("multiworker", ""), ("multiworker", "two")):
+        monkeypatch.setenv("JAX_NUM_PROCESSES", value)
         with pytest.raises(InputError):
             strategy_scope(name)
     assert named_policy() == "float32"
+
+
+def save_start(folder: Path) -> None:
+    """Saves a pretrained model without dropout."""
+    rates = {"hidden_dropout_rate": 0.0, "attention_dropout_rate": 0.0}
+    model = BertPretrainer(tiny_config(**rates))
+    set_weights(model)
+    model.save_pretrained(folder, tokenizer=WordPieceTokenizer(tiny_vocabulary()))
 
 
 class Runs:
@@ -68,10 +78,7 @@ class Runs:
         self.folder = folder
         split = {"shards": 2, "held_out_rate": 0.34}
         records = write_records(folder, max_length=32, max_predictions=5, **split)
-        rates = {"hidden_dropout_rate": 0.0, "attention_dropout_rate": 0.0}
-        model = BertPretrainer(tiny_config(**rates))
-        set_weights(model)
-        model.save_pretrained(folder / "start", tokenizer=WordPieceTokenizer(tiny_vocabulary()))
+        save_start(folder / "start")
         changes = "num_steps=100 num_warmup_steps=10 batch_size=12 learning_rate=1e-4"
         changes += " steps_per_log=10 logs_per_checkpoint=5 optimizer=adamw"
         self.command = ["pretrain", "demo", "--records", str(records), "--precision", "float32"]
@@ -129,3 +136,59 @@ def test_a_run_continues_with_the_other_engine(runs):
         (folder / name).unlink()
     runs.run_jax("mixed")
     runs.assert_same("mixed", "tensorflow", tolerance=1e-5)
+
+
+def workers_trained(folder: Path, number: int, *, devices: int = 2, end: str = ""):
+    """Trains ten steps, or until a signal ends one process; returns the weights of the first."""
+    pytest.importorskip("jax")
+    script = [training.__file__, folder / "{index}.npz", folder / "run", training.NUM_STEPS, end]
+    results = run_workers(workers_of_jax(number, devices=devices), *script)
+    codes = {"": number * [0], "SIGTERM": number * [143], "SIGKILL": [-6, -9]}[end]
+    assert [code for code, _ in results] == codes, results
+    return None if end else dict(np.load(folder / "0.npz"))
+
+
+@pytest.fixture(scope="module")
+def one_process(tmp_path_factory):
+    return workers_trained(tmp_path_factory.mktemp("one"), 1, devices=1)
+
+
+def assert_weights(weights, expected, *, tolerance=1e-5):
+    for name, value in expected.items():
+        np.testing.assert_allclose(weights[name], value, atol=tolerance, rtol=0, err_msg=name)
+
+
+@pytest.mark.slow
+def test_four_processes_end_at_one_step_and_continue(one_process, tmp_path):
+    """One of them receives SIGTERM."""
+    workers_trained(tmp_path, 4, end="SIGTERM")
+    assert len([*tmp_path.glob("run/checkpoints/step-[789].npz")]) == 1
+    assert_weights(workers_trained(tmp_path, 4), one_process)
+
+
+@pytest.mark.slow
+def test_a_killed_process_ends_the_other_one_and_any_number_continues(one_process, tmp_path):
+    killed, alone = tmp_path / "killed", tmp_path / "alone"
+    expected = workers_trained(tmp_path, 2)
+    assert_weights(expected, one_process)
+    workers_trained(killed, 2, end="SIGKILL")
+    assert [each.name for each in killed.glob("run/checkpoints/*")] == ["step-6.npz"]
+    shutil.copytree(killed, alone)
+    assert_weights(workers_trained(killed, 2), expected, tolerance=0)
+    assert_weights(workers_trained(alone, 1, devices=1), one_process)
+
+
+@pytest.mark.slow
+def test_two_processes_fine_tune_as_one(tmp_path):
+    pytest.importorskip("jax")
+    save_start(tmp_path / "start")
+    rows = [f"{' '.join(WORDS[n % 5 :])}\t{n % 3 % 2}\n" for n in range(31)]
+    (tmp_path / "rows.tsv").write_text("text\tlabel\n" + "".join(rows))
+    command = ["-m", "bert_keras.cli", "finetune", "classification", "--recipe", "demo"]
+    command += ["--from", tmp_path / "start", "--train", tmp_path / "rows.tsv", "--max-length", 32]
+    command += ["--set", "logs_per_epoch=2", "dropout_rate=0.0", "--output"]
+    for number in (1, 2):
+        results = run_workers(workers_of_jax(number), *command, tmp_path / str(number))
+        assert [code for code, _ in results] == number * [0], results
+    one, two = (json.loads((tmp_path / each / "scores.json").read_text()) for each in "12")
+    assert two == pytest.approx(one, rel=1e-5)

@@ -1,21 +1,25 @@
 """A small pretrainer and ten uneven batches; as a script, the training of one worker.
 
-TF_CONFIG=... python tests/distribution/training.py WEIGHTS.npz RUN NUM_STEPS
+TF_CONFIG=... python tests/distribution/training.py WEIGHTS.npz RUN NUM_STEPS [SIGNAL]
 """
 
 import json
 import os
+import signal
 import socket
+import subprocess
 import sys
+import time
 from itertools import islice
 from pathlib import Path
+from types import SimpleNamespace
 
 import keras
 import numpy as np
 
 from bert_keras.config import BertConfig
 from bert_keras.data.batches import Batches
-from bert_keras.distribution.strategy import named_strategy
+from bert_keras.distribution import strategy as strategies
 from bert_keras.models.pretrainer import BertPretrainer
 from bert_keras.training.callbacks import FitSettings
 from bert_keras.training.loop import fit_resumable, for_devices
@@ -96,14 +100,14 @@ def trained(strategy, **options):
     return weights_of(model), {name: values[0] for name, values in logs.items()}
 
 
-def continued(strategy, output: Path, *, num_steps: int, **options):
+def continued(strategy, output: Path, *, num_steps: int, board=(), **options):
     """Returns the step at which a run starts, or continues, and its weights at the last step."""
     lengths = {"num_steps": num_steps, "steps_per_epoch": 2, "epochs_per_checkpoint": 1}
     rows = {"batch_size": 16, "tokens_per_example": 12}
     settings = FitSettings(stage="test", output=output, keep_checkpoints=1, **lengths, **rows)
     with strategy.scope():
         model = compiled(strategy, **options)
-        first_step = fit_resumable(model, batches_to_continue, settings)
+        first_step = fit_resumable(model, batches_to_continue, settings, board=board)
     return first_step, weights_of(model)
 
 
@@ -121,9 +125,44 @@ def two_workers() -> list[dict[str, str]]:
     return environments
 
 
-def main(output: str, run: str, num_steps: str) -> None:
-    options = {"num_steps": int(num_steps), "parts": 2}
-    np.savez(output, **continued(named_strategy("auto"), Path(run), **options)[1])
+def workers_of_jax(number: int, *, devices: int = 2) -> list[dict[str, str]]:
+    """Returns the environments of processes on this machine that train together."""
+    with socket.socket() as bound:
+        bound.bind(("127.0.0.1", 0))
+        address = f"127.0.0.1:{bound.getsockname()[1]}"
+    flags = {"XLA_FLAGS": f"--xla_force_host_platform_device_count={devices}"}
+    flags |= {"KERAS_BACKEND": "jax", "JAX_COORDINATOR_ADDRESS": address}
+    flags["JAX_NUM_PROCESSES"] = str(number)
+    return [os.environ | flags | {"JAX_PROCESS_ID": str(index)} for index in range(number)]
+
+
+def run_workers(environments, *arguments) -> list[tuple[int, str]]:
+    """Runs Python in all environments; {index} is the environment's. Returns codes and stderr."""
+    workers = []
+    for index, environment in enumerate(environments):
+        command = [sys.executable, *(str(each).format(index=index) for each in arguments)]
+        options = {"stderr": subprocess.PIPE, "env": environment, "text": True}
+        workers.append(subprocess.Popen(command, **options))
+    notes = [worker.communicate(timeout=300)[1] for worker in workers]
+    return [(worker.returncode, note) for worker, note in zip(workers, notes, strict=True)]
+
+
+def main(output: str, run: str, num_steps: str, signal_name: str = "") -> None:
+    def end(epoch, logs):
+        if signal_name and epoch == 2:
+            if os.environ["JAX_PROCESS_ID"] == "1":
+                os.kill(os.getpid(), signal.Signals[signal_name])
+            time.sleep(3)  # JAX tells the other processes within a second
+
+    options = {"board": [keras.callbacks.LambdaCallback(on_epoch_end=end)]}
+    if keras.config.backend() == "tensorflow":
+        strategy = strategies.named_strategy("auto")
+        options["parts"] = 2
+    else:
+        strategies.HEARTBEAT_TIMEOUT = 5
+        strategy = SimpleNamespace(scope=strategies.strategy_scope)
+        options["changes"] = {"hidden_dropout_rate": 0.2}
+    np.savez(output, **continued(strategy, Path(run), num_steps=int(num_steps), **options)[1])
 
 
 if __name__ == "__main__":
