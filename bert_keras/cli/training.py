@@ -88,6 +88,7 @@ def _print_scores(scores: dict, output: str, *, note: str = "") -> None:
 
 @program.command(
     option("--corpus", "FILE", "text files; a blank line ends a document", [], nargs="+"),
+    option("--from", "CHECKPOINT", "checkpoint to use instead of pretraining", dest="pretrained"),
     option("-o --output", "DIR", "folder of all demos", "demo"),
     option("--steps", "N", "number of pretraining steps", dest="num_steps", type=count),
     option("--seed", "N", "seed of all random numbers", 1),
@@ -100,7 +101,7 @@ def demo(options: argparse.Namespace) -> None:
     program.start_keras(options, backends=("tensorflow",))
     from bert_keras.cli.demo import demo
 
-    demo(**program.values(options, "corpus", "output", "num_steps", "seed"))
+    demo(**program.values(options, "corpus", "pretrained", "output", "num_steps", "seed"))
 
 
 @program.command(

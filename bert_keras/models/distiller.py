@@ -69,16 +69,16 @@ class Distiller(GlobalBatchModel):
         # Public weight names omit the model's name, so the student and the Distiller share them.
         super().__init__(name=student.name, dtype=student.dtype_policy)
         heads = list(student.kind.heads)
-        names = ["vocab_size"] if "masked_lm" in heads else []
-        names += ["hidden_size"] if alpha_cosine > 0 else []
-        sizes: dict[str, list] = {
-            "heads": [heads, [each for each in heads if each in teacher.kind.heads]],
-            "num_labels": [getattr(model, "num_labels", 0) for model in (student, teacher)],
-        }
-        sizes |= {name: [getattr(m.config, name) for m in (student, teacher)] for name in names}
-        for name, (size, expected) in sizes.items():
-            if size != expected:
-                raise InputError(f"{name}: the student has {size}, the teacher {expected}")
+        theirs = [each for each in teacher.kind.heads if each in heads]
+        pairs: dict[str, Any] = {"heads": (sorted(heads), sorted(theirs))}
+        pairs["num_labels"] = (getattr(student, "num_labels", 0), getattr(teacher, "num_labels", 0))
+        if "masked_lm" in heads:
+            pairs["vocab_size"] = (student.config.vocab_size, teacher.config.vocab_size)
+        if alpha_cosine > 0:
+            pairs["hidden_size"] = (student.config.hidden_size, teacher.config.hidden_size)
+        for name, (ours, expected) in pairs.items():
+            if ours != expected:
+                raise InputError(f"{name}: the student has {ours}, the teacher {expected}")
         self.student, self.config = student, student.config
         self.__dict__["teacher"] = teacher  # Keras must not track, train or save it
         self.temperature = temperature

@@ -7,6 +7,7 @@ import keras
 
 from bert_keras.checkpoints.formats import open_checkpoint
 from bert_keras.checkpoints.keras_hub import HUB_CLASSES, checkpoint_of
+from bert_keras.checkpoints.pretrained import build_model
 from bert_keras.errors import InputError, check_name, suggest_keyword_names
 from bert_keras.files import StrPath
 from bert_keras.kinds.known import KINDS
@@ -38,10 +39,9 @@ def load_model(name_or_folder: StrPath) -> Pretrained:
     ```
     """
     checkpoint = open_checkpoint(name_or_folder)
-    check_name(checkpoint.metadata.model, MODELS, what="model")
-    return MODELS[checkpoint.metadata.model].from_checkpoint(
-        checkpoint, metadata=checkpoint.metadata, source=name_or_folder
-    )
+    metadata = checkpoint.metadata
+    check_name(metadata.model, MODELS, what="model")
+    return build_model(MODELS[metadata.model], checkpoint, metadata=metadata, source=name_or_folder)
 
 
 def from_keras_hub(model: keras.Model, *, preprocessor: Any = None) -> Pretrained:
@@ -73,8 +73,7 @@ def from_keras_hub(model: keras.Model, *, preprocessor: Any = None) -> Pretraine
         raise InputError(f"expected a model in memory; load_model({model!r}) takes a name")
     check_name(name, HUB_CLASSES, what="counterpart in bert_keras")
     checkpoint = checkpoint_of(model, preprocessor or getattr(model, "preprocessor", None))
-    converted = MODELS[checkpoint.metadata.model].from_checkpoint(
-        checkpoint, metadata=checkpoint.metadata, source=f"keras_hub's {name}"
-    )
+    metadata, source = checkpoint.metadata, f"keras_hub's {name}"
+    converted = build_model(MODELS[metadata.model], checkpoint, metadata=metadata, source=source)
     print(converted.load_report)
     return converted

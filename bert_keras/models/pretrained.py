@@ -27,7 +27,6 @@ from bert_keras.kinds.kind import Kind
 from bert_keras.layers.embeddings import SharedEmbeddings
 
 if TYPE_CHECKING:
-    from bert_keras.checkpoints.checkpoint import Checkpoint
     from bert_keras.checkpoints.pretrained import LoadReport
     from bert_keras.text.tokenizer import TextTokenizer
 
@@ -41,17 +40,21 @@ class ConfiguredModel(keras.Model):
     arguments: tuple[str, ...] = ()  # constructor arguments that are also attributes
 
     def __new__(cls, *args, **kwargs):
-        for config in args[:1] or [kwargs[name] for name in kwargs if name == "config"]:
-            if not isinstance(config, BertConfig):
-                raise InputError(
-                    f"config is {quoted(config)}; expected a BertConfig; "
-                    f"{cls.__name__}.from_pretrained loads a checkpoint"
-                )
+        config = args[0] if args else kwargs.get("config")
+        if config is not None and not isinstance(config, BertConfig):
+            raise InputError(
+                f"config is {quoted(config)}; expected a BertConfig; "
+                f"{cls.__name__}.from_pretrained loads a checkpoint"
+            )
         model = super().__new__(cls, *args, **kwargs)
-        build = model.build  # does nothing on a built model, as in a functional one
-        model.build = functools.wraps(build)(
-            lambda *args, **options: None if model.built else build(*args, **options)
-        )
+        build = model.build
+
+        @functools.wraps(build)
+        def build_once(*args, **options):  # Keras' functional models, too, can be built again
+            if not model.built:
+                build(*args, **options)
+
+        model.build = build_once
         return model
 
     def get_config(self):
@@ -116,18 +119,18 @@ def check_inputs(inputs: Any, config: BertConfig) -> None:
     if length < 1 or (length > config.max_positions and "position_ids" not in inputs):
         limit = f"expected 1 to {config.max_positions}"
         raise InputError(f"a sequence has {length} tokens, {limit}; change max_length")
-    ends = dict.fromkeys(("segment_ids", "token_type_ids"), max(2, config.num_segments))
-    for name, array in inputs.items():
-        end = ends.get(name, config.vocab_size if name == "input_ids" else 0)
-        if end and isinstance(array, np.ndarray) and array.size:
-            _check_ids(name, array, end=end)
+    _check_ids(inputs, "input_ids", end=config.vocab_size)
+    for name in ("segment_ids", "token_type_ids"):
+        _check_ids(inputs, name, end=max(2, config.num_segments))
 
 
-def _check_ids(name: str, ids: np.ndarray, *, end: int) -> None:
-    is_integer = ids.dtype.kind in "iu" or name != "input_ids"
-    if not (is_integer and 0 <= ids.min() <= ids.max() < end):
-        values = f"{ids.dtype} of {ids.min()} to {ids.max()}"
-        raise InputError(f"{name} are {values}; expected integers of 0 to {end - 1}")
+def _check_ids(inputs: Mapping, name: str, *, end: int) -> None:
+    ids = inputs.get(name)
+    if isinstance(ids, np.ndarray) and ids.size:
+        is_integer = ids.dtype.kind in "iu" or name != "input_ids"
+        if not (is_integer and 0 <= ids.min() <= ids.max() < end):
+            values = f"{ids.dtype} of {ids.min()} to {ids.max()}"
+            raise InputError(f"{name} are {values}; expected integers of 0 to {end - 1}")
 
 
 def named_inputs(inputs: Mapping) -> dict:
@@ -244,26 +247,6 @@ class Pretrained(ConfiguredModel):
         if report and (report.new or report.unused or report.notes):
             print(report)
         return model
-
-    @classmethod
-    def from_checkpoint(
-        cls,
-        checkpoint: "Checkpoint",
-        *,
-        metadata: ModelMetadata,
-        source: StrPath,
-        new: Collection[str] = (),
-    ) -> Self:
-        """Builds a model with the weights of an open checkpoint.
-
-        Args:
-            metadata: The metadata of the model, which may differ from the checkpoint's.
-            source: The path of the checkpoint, for the load report and errors.
-            new: Parts that start with random weights.
-        """
-        from bert_keras.checkpoints.pretrained import build_model
-
-        return build_model(cls, checkpoint, metadata=metadata, source=source, new_parts=new)
 
     @classmethod
     def from_metadata(cls, metadata: ModelMetadata, **options: Any) -> Self:

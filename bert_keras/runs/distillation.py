@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 from bert_keras.checkpoints.checkpoint import TextCheckpoint
 from bert_keras.checkpoints.formats import open_text_checkpoint
+from bert_keras.checkpoints.pretrained import build_model
 from bert_keras.config import ModelMetadata
 from bert_keras.downstream.task import fixed
 from bert_keras.errors import InputError, check_range, print_field
@@ -64,7 +65,7 @@ class Teacher:
         settings = dataclasses.asdict(self.distillation)
         path = settings.pop("teacher")
         metadata = dataclasses.replace(metadata, config=self.checkpoint.metadata.config)
-        model = type(student).from_checkpoint(self.checkpoint, metadata=metadata, source=path)
+        model = build_model(type(student), self.checkpoint, metadata=metadata, source=path)
         print_field("teacher", f"{path}: {model.count_params():,} parameters")
         return Distiller(student, model, **settings)
 

@@ -9,6 +9,7 @@ import numpy as np
 from keras import ops
 
 from bert_keras.checkpoints.formats import open_text_checkpoint
+from bert_keras.checkpoints.pretrained import build_model
 from bert_keras.errors import InputError, counted
 from bert_keras.files import StrPath, check_output, write_text
 from bert_keras.kinds.kind import softmax
@@ -43,7 +44,8 @@ def inspect_texts(
         given = f"{counted(len(texts), 'text')} of {' and '.join(str(len(n)) for n in ids)} tokens"
         raise InputError(f"received {given}; expected words, 1 or 2 texts, {space} tokens at most")
     inputs = pack(*([each] for each in ids), vocabulary=vocabulary, max_length=limit)
-    model = MODELS[metadata.model].from_checkpoint(checkpoint, metadata=metadata, source=pretrained)
+    model_class = MODELS[metadata.model]
+    model = build_model(model_class, checkpoint, metadata=metadata, source=pretrained)
     encoder, ids_T = cast(BertEncoder, getattr(model, "encoder", model)), inputs["input_ids"][0]
     attentions = encoder.states(inputs).attentions
     weights_LNTT = np.stack([ops.convert_to_numpy(layer)[0] for layer in attentions])

@@ -14,7 +14,7 @@ from typing import Any
 import keras
 import numpy as np
 
-from bert_keras.checkpoints.pretrained import save_model
+from bert_keras.checkpoints.pretrained import build_model, save_model
 from bert_keras.config import BertConfig
 from bert_keras.data.batches import Batches, input_errors
 from bert_keras.distribution.strategy import is_chief, num_devices
@@ -176,9 +176,8 @@ def build_pretrainer(inputs: PretrainInputs) -> TaskModel | Distiller:
             for encoder in model.encoders:
                 start_with_local_attention(encoder)
     else:
-        model = inputs.task.model.from_checkpoint(
-            start.checkpoint, metadata=metadata, source=start.path, new=start.new_parts
-        )
+        origin = {"source": start.path, "new_parts": start.new_parts}
+        model = build_model(inputs.task.model, start.checkpoint, metadata=metadata, **origin)
         print(model.load_report, start, sep="\n")
     for encoder in model.encoders:
         encoder.gradient_checkpointing = recipe.gradient_checkpointing

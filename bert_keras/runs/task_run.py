@@ -10,7 +10,7 @@ from typing import Any
 import keras
 
 from bert_keras.checkpoints.formats import open_text_checkpoint
-from bert_keras.checkpoints.pretrained import missing_parts
+from bert_keras.checkpoints.pretrained import build_model, missing_parts
 from bert_keras.config import ModelMetadata, warn_high_rate
 from bert_keras.data.batches import Batches, training_batches
 from bert_keras.data.encoded import Encoded, print_num_truncated
@@ -145,9 +145,8 @@ class TaskRun:
         if self.recipe.initial_weights == "random":
             model = model_class.from_metadata(metadata)
         else:
-            model = model_class.from_checkpoint(
-                self.checkpoint, metadata=metadata, source=self.pretrained, new=self._new_parts()
-            )
+            origin = {"source": self.pretrained, "new_parts": self._new_parts()}
+            model = build_model(model_class, self.checkpoint, metadata=metadata, **origin)
             print(model.load_report)
         model.encoder.gradient_checkpointing = self.recipe.gradient_checkpointing
         return model
