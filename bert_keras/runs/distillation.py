@@ -8,7 +8,6 @@ from typing import TYPE_CHECKING, Any
 
 from bert_keras.checkpoints.checkpoint import TextCheckpoint
 from bert_keras.checkpoints.formats import open_text_checkpoint
-from bert_keras.checkpoints.pretrained import build_model
 from bert_keras.config import ModelMetadata
 from bert_keras.downstream.task import fixed
 from bert_keras.errors import InputError, check_range, print_field
@@ -60,6 +59,7 @@ class Teacher:
 
     def teach(self, student: "TaskModel", *, metadata: ModelMetadata) -> "Distiller":
         """Loads the teacher and combines it with the student into a Distiller, not yet compiled."""
+        from bert_keras.checkpoints.pretrained import build_model
         from bert_keras.models.distiller import Distiller
 
         settings = dataclasses.asdict(self.distillation)

@@ -115,10 +115,8 @@ def test_unlikely_answers_are_empty_by_the_threshold_of_the_metadata(model, tmp_
 
 def test_fit_takes_questions_passages_and_answers(model):
     model = BertQuestionAnswering(model.config)
-    model.tokenizer, model.metadata = (
-        TOKENIZER,
-        dataclasses.replace(model.new_metadata(), max_length=40, task=TASK.settings()),
-    )
+    fields = {"max_length": 40, "task": TASK.settings()}
+    model.metadata, model.tokenizer = dataclasses.replace(model.new_metadata(), **fields), TOKENIZER
     texts = ["who?", "what?"], ["It was Zoe.", "the end"]
     answers = [(7, "Zoe"), {"text": ["end"], "answer_start": [4]}]
     assert {"start_loss", "end_loss"} < {*model.fit(texts, answers, verbose=0).history}
