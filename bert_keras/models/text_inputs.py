@@ -167,7 +167,9 @@ class TextInputs(Pretrained):
         if uses_default_optimizer:
             num_batches = steps_per_epoch or _num_batches(fit_arguments["x"], size)
             steps = max(1, (epochs - initial_epoch) * num_batches)
-            print_field("compiled", self._compile_default(kind, steps, learning_rate))
+            text = self._compile_default(kind, steps, learning_rate)
+            if verbose != 0:
+                print_field("compiled", text)
         if columns:  # names of more or fewer columns are dropped
             names = kind.metadata.text_columns
             names = names if len(names) == len(columns) else ()
