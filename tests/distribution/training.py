@@ -131,7 +131,7 @@ def workers_of_jax(number: int, *, devices: int = 2) -> list[dict[str, str]]:
         bound.bind(("127.0.0.1", 0))
         address = f"127.0.0.1:{bound.getsockname()[1]}"
     flags = {"XLA_FLAGS": f"--xla_force_host_platform_device_count={devices}"}
-    flags |= {"KERAS_BACKEND": "jax", "JAX_COORDINATOR_ADDRESS": address}
+    flags |= {"KERAS_BACKEND": "jax", "JAX_PLATFORMS": "cpu", "JAX_COORDINATOR_ADDRESS": address}
     flags["JAX_NUM_PROCESSES"] = str(number)
     return [os.environ | flags | {"JAX_PROCESS_ID": str(index)} for index in range(number)]
 
