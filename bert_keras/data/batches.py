@@ -7,7 +7,7 @@ from typing import Any
 
 import keras
 import numpy as np
-from keras import tree
+from keras import ops, tree
 
 from bert_keras.data.encoded import Encoded
 from bert_keras.errors import InputError
@@ -46,6 +46,21 @@ class Batches(keras.utils.PyDataset):
         left = None if self._num_batches is None else max(0, self._num_batches - count)
         return Batches(lambda first: self._read(count + first), spec=self._spec, num_batches=left)
 
+    def fill(self, batch_size: int = 1, *, multiple: int = 1) -> "Batches":
+        """Returns batches of which smaller ones are filled up with copied rows; see `fill_batch`.
+
+        The number of rows is at least `batch_size`, at least the number of the batch before, and a
+        multiple of `multiple`.
+        """
+
+        def read(first: int) -> Iterator[tuple]:
+            size = batch_size
+            for batch in self._read(first):
+                size = max(size, len(tree.flatten(batch)[0]))
+                yield fill_batch(batch, size + -size % multiple)
+
+        return Batches(read, spec=None, num_batches=self._num_batches)
+
     def for_fit(self):
         """Returns a `tf.data.Dataset` if TensorFlow is the backend, otherwise `self`."""
         if keras.config.backend() != "tensorflow":
@@ -74,6 +89,33 @@ class Batches(keras.utils.PyDataset):
         options = tf.data.Options()
         options.autotune.enabled = False
         return dataset.prefetch(2).with_options(options)
+
+
+def fill_batch(batch: tuple, size: int) -> tuple:
+    """Appends copies of rows to (inputs, targets, weights), and marks them in the weights.
+
+    The weights of a copy are -0.0. If there are no weights, they become bool [B], False for a copy.
+    Inputs without targets get no weights.
+    """
+    num_rows = len(tree.flatten(batch)[0])
+    rows = np.arange(size) % num_rows
+    is_row = np.arange(size) < num_rows
+    inputs, *others = tree.map_structure(lambda each: each[rows], batch)
+    if len(others) == 1:
+        others.append(tree.map_structure(lambda _: is_row, others[0]))
+    elif others:
+        factor = np.where(is_row, 1.0, -0.0).astype("float32")
+        others[1] = tree.map_structure(
+            lambda each: each * factor.reshape(-1, *(len(each.shape) - 1) * (1,)), others[1]
+        )
+    return (inputs, *others)
+
+
+def copied_rows(weights: Any):
+    """Returns which rows of weights [B, ...] `fill_batch` has copied, bool [B]."""
+    is_bool = keras.backend.standardize_dtype(weights.dtype) == "bool"
+    is_copy = ops.logical_not(weights) if is_bool else ops.signbit(weights)
+    return ops.all(ops.reshape(is_copy, (ops.shape(weights)[0], -1)), axis=1)
 
 
 def batches_of(

@@ -9,6 +9,7 @@ from typing import Any
 import keras
 from keras import ops
 
+from bert_keras.data.batches import copied_rows
 from bert_keras.distribution.loss import GlobalLoss, GlobalMean, global_loss
 from bert_keras.distribution.model import GlobalBatchModel
 from bert_keras.errors import InputError
@@ -182,6 +183,11 @@ class Distiller(GlobalBatchModel):
             y[self._soft_name(name)], weight[self._soft_name(name)] = y[name], weight[name]
         if self.alpha_cosine:
             y[COSINE] = weight[COSINE] = named_inputs(x)["input_mask"]
+            marked = next((each for each in weight.values() if each is not None), None)
+            if keras.config.backend() == "jax" and marked is not weight[COSINE]:
+                mask_BT = ops.cast(weight[COSINE], "float32")
+                is_copy_B = copied_rows(marked)
+                weight[COSINE] = ops.where(is_copy_B[:, None], -0.0, mask_BT)
         return y, weight
 
     def _by_name(self, structure) -> dict:
