@@ -47,10 +47,9 @@ class Batches(keras.utils.PyDataset):
         return Batches(lambda first: self._read(count + first), spec=self._spec, num_batches=left)
 
     def fill(self, batch_size: int = 1, *, multiple: int = 1) -> "Batches":
-        """Returns batches of which smaller ones are filled up with copied rows; see `fill_batch`.
+        """Returns batches of at least `batch_size` rows, and no fewer than the batch before.
 
-        The number of rows is at least `batch_size`, at least the number of the batch before, and a
-        multiple of `multiple`.
+        Their number of rows is a multiple of `multiple`; see `fill_batch`.
         """
 
         def read(first: int) -> Iterator[tuple]:
@@ -95,20 +94,23 @@ def fill_batch(batch: tuple, size: int) -> tuple:
     """Appends copies of rows to (inputs, targets, weights), and marks them in the weights.
 
     The weights of a copy are -0.0. If there are no weights, they become bool [B], False for a copy.
-    Inputs without targets get no weights.
     """
-    num_rows = len(tree.flatten(batch)[0])
-    rows = np.arange(size) % num_rows
-    is_row = np.arange(size) < num_rows
-    inputs, *others = tree.map_structure(lambda each: each[rows], batch)
-    if len(others) == 1:
-        others.append(tree.map_structure(lambda _: is_row, others[0]))
-    elif others:
-        factor = np.where(is_row, 1.0, -0.0).astype("float32")
-        others[1] = tree.map_structure(
-            lambda each: each * factor.reshape(-1, *(len(each.shape) - 1) * (1,)), others[1]
-        )
-    return (inputs, *others)
+    inputs, targets, weights = keras.utils.unpack_x_y_sample_weight(batch)
+    num_rows = len(tree.flatten(inputs)[0])
+    rows, is_row_B = np.arange(size) % num_rows, np.arange(size) < num_rows
+
+    def fill(weights):
+        factors = np.where(is_row_B, np.float32(1), np.float32(-0.0))
+        return weights[rows] * factors.reshape(-1, *(len(weights.shape) - 1) * (1,))
+
+    inputs, targets = tree.map_structure(
+        lambda each: None if each is None else each[rows], (inputs, targets)
+    )
+    if weights is not None:
+        weights = tree.map_structure(fill, weights)
+    elif targets is not None:
+        weights = tree.map_structure(lambda _: is_row_B, targets)
+    return keras.utils.pack_x_y_sample_weight(inputs, targets, weights)
 
 
 def copied_rows(weights: Any):

@@ -33,8 +33,7 @@ class GlobalLoss(keras.losses.Loss):
     """
 
     epsilon = 0.0  # added to the divisor
-    # True for a loss that compares the rows of all replicas. Its `call` has the argument `is_copy`,
-    # bool [B] or None, the rows to ignore.
+    # True for a loss that compares the rows of all replicas, except for the rows `is_copy`.
     needs_whole_batch = False
 
     def weighted_sum(

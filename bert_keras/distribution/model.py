@@ -1,6 +1,5 @@
 """A keras.Model with gradient accumulation, and compiled calls of a model without training."""
 
-import os
 from collections.abc import Callable, Collection
 from pathlib import Path
 from typing import Any
@@ -61,26 +60,17 @@ class GlobalBatchModel(keras.Model):
         self.compile(**keras.saving.deserialize_keras_object(config))
         self.optimizer.build(self.trainable_variables)
 
-    def compute_loss(
-        self,
-        x: Any = None,
-        y: Any = None,
-        y_pred: Any = None,
-        sample_weight: Any = None,
-        training: bool = True,
-    ):
+    def compute_loss(self, x=None, y=None, y_pred=None, sample_weight=None, training=True):
         first = next(iter(_arrays(sample_weight)), None)
         is_part = first is None or isinstance(first, MicrobatchWeight)
         if keras.config.backend() == "jax" and not is_part:
-            num_rows = _num_rows(x, sample_weight)
-            divisors, share = self._divisors(num_rows, sample_weight), num_rows / _num_rows(x)
-            sample_weight = self._weights_of_part(sample_weight, divisors, share=share)
+            divisors = self._divisors(x, sample_weight)
+            sample_weight = self._weights_of_part(sample_weight, divisors)
         return super().compute_loss(x, y, y_pred, sample_weight, training)
 
     def test_step(self, *arguments):
-        if keras.config.backend() == "jax":
-            return self._without_copies(super().test_step, *arguments)
-        return super().test_step(*arguments)
+        step, is_jax = super().test_step, keras.config.backend() == "jax"
+        return self._without_copies(step, *arguments) if is_jax else step(*arguments)
 
     def train_step(self, *arguments):
         has_parts = self.gradient_accumulation_steps > 1
@@ -100,7 +90,7 @@ class GlobalBatchModel(keras.Model):
         import tensorflow as tf
 
         num_parts = self.gradient_accumulation_steps
-        divisors = self._divisors(_num_rows(x), weight, num_parts=num_parts)
+        divisors = self._divisors(x, weight, num_parts=num_parts)
 
         def rows_of_part(tensor, part):
             """Returns 1 / `num_parts` of the rows, rounded up; the last part may have fewer."""
@@ -131,22 +121,21 @@ class GlobalBatchModel(keras.Model):
         num_parts, num_devices = self.gradient_accumulation_steps, strategy.num_devices()
         x, y, weight = keras.utils.unpack_x_y_sample_weight(data)
         if missing := -_num_rows(x) % (num_parts * num_devices):
-            data = (x, y) if weight is None else (x, y, weight)
             x, y, weight = fill_batch(data, _num_rows(x) + missing)
-        num_rows = _num_rows(x, weight)
-        divisors = self._divisors(num_rows, weight, num_parts=num_parts)
-        share = num_rows / _num_rows(x)
+        divisors = self._divisors(x, weight, num_parts=num_parts)
         compute_gradients = jax.value_and_grad(self.compute_loss_and_updates, has_aux=True)
 
         def divide(array):
             """Returns [parts, rows, ...]; each device divides its own rows."""
+            if array is None:
+                return None
             rows = array.reshape((num_devices, num_parts, -1, *array.shape[1:]))
             return ops.swapaxes(rows, 0, 1).reshape((num_parts, -1, *array.shape[1:]))
 
         def add_part(carry, part):
             sums, others, metrics = carry
             x, y, weight = part
-            weighted = x, y, self._weights_of_part(weight, divisors, share=share)
+            weighted = x, y, self._weights_of_part(weight, divisors)
             (_, (loss, y_pred, others, metrics)), gradients = compute_gradients(
                 *(weights, others, metrics, *weighted), training=True, optimizer_variables=optimizer
             )
@@ -187,33 +176,36 @@ class GlobalBatchModel(keras.Model):
         pairs = zip(self.metrics_variables, values, strict=True)
         return keras.StatelessScope(state_mapping=list(pairs))
 
-    def _weights_of_part(self, weight, divisors: dict, *, share: Any = 1.0):
-        """Returns the weights of a part for `compute_loss`; see `_divisors`.
-
-        With JAX, `share` of the rows of the whole batch are not copies.
-        """
+    def _weights_of_part(self, weight, divisors: dict):
+        """Returns the weights of a part for `compute_loss`; see `_divisors`."""
         weights = {}
         for name, divisor in divisors.items():
             weights[name], is_copy = _entry(weight, name), None
-            if keras.config.backend() == "jax" and weights[name] is not None:
+            has_marks = keras.config.backend() == "jax" and weights[name] is not None
+            if has_marks:
                 is_copy = copied_rows(weights[name])
-            if divisor is not None:
+            if isinstance(_entry(self.loss, name), GlobalLoss):
                 weights[name] = MicrobatchWeight(weights[name], divisor, is_copy)
-            elif is_copy is not None and _reduction(_entry(self.loss, name)) != "sum":
-                # Keras divides by the number of all rows. Without the sign, copies are not marked.
-                weights[name] = ops.abs(ops.cast(weights[name], "float32")) / share
+            elif has_marks:  # without the sign, copies are not marked
+                weights[name] = ops.abs(ops.cast(weights[name], "float32")) / divisor
         return weights.get(None, weights)
 
-    def _divisors(self, num_rows, weight, *, num_parts: int = 1) -> dict:
-        """Returns the divisor of each output's loss by name, or by None if nothing is a dict."""
+    def _divisors(self, x, weight, *, num_parts: int = 1) -> dict:
+        """Returns the divisor of each output's loss by name, or by None if nothing is a dict.
+
+        For other losses than a GlobalLoss it is the fraction of rows that Keras should count.
+        """
         names = next((each for each in (self.loss, weight) if isinstance(each, dict)), (None,))
+        num_rows = _num_rows(x, weight if keras.config.backend() == "jax" else None)
         divisors = {}
         for name in names:
-            loss, divisors[name] = _entry(self.loss, name), None  # None if it is not a GlobalLoss
+            loss = _entry(self.loss, name)
             if isinstance(loss, GlobalLoss):
-                divisor = loss.divisor(num_rows, _entry(weight, name))
                 # Cancels the division of the loss of a part by num_parts.
-                divisors[name] = divisor / num_parts
+                divisors[name] = loss.divisor(num_rows, _entry(weight, name)) / num_parts
+            else:
+                divides = getattr(loss, "reduction", "") != "sum"
+                divisors[name] = num_rows / _num_rows(x) if divides else 1.0
         return divisors
 
     def _maybe_symbolic_build(self, iterator=None, data_batch=None):
@@ -261,12 +253,12 @@ def _accumulate(part_gradients, num_parts: int, variables):
 
 
 def cache_programs() -> None:
-    """Makes JAX keep compiled programs in the user's cache folder, unless a folder is set."""
+    """Lets JAX store compiled programs in the home folder, unless another folder is set."""
     import jax
 
     if jax.config.jax_compilation_cache_dir is None:
-        caches = Path(os.environ.get("XDG_CACHE_HOME") or "~/.cache").expanduser()
-        jax.config.update("jax_compilation_cache_dir", str(caches / "bert_keras/jax"))
+        folder = Path.home() / ".cache" / "bert_keras" / "jax"
+        jax.config.update("jax_compilation_cache_dir", str(folder))
         jax.config.update("jax_compilation_cache_max_size", 2**30)  # the oldest are removed
 
 
@@ -276,10 +268,6 @@ if keras.config.backend() == "jax":
 
 def _entry(structure, name):
     return structure[name] if isinstance(structure, dict) else structure
-
-
-def _reduction(loss) -> str:
-    return getattr(loss, "reduction", "sum_over_batch_size")
 
 
 def _num_rows(x, weight=None):

@@ -182,12 +182,11 @@ class Distiller(GlobalBatchModel):
         for name in self._distances:
             y[self._soft_name(name)], weight[self._soft_name(name)] = y[name], weight[name]
         if self.alpha_cosine:
-            y[COSINE] = weight[COSINE] = named_inputs(x)["input_mask"]
-            marked = next((each for each in weight.values() if each is not None), None)
-            if keras.config.backend() == "jax" and marked is not weight[COSINE]:
-                mask_BT = ops.cast(weight[COSINE], "float32")
-                is_copy_B = copied_rows(marked)
-                weight[COSINE] = ops.where(is_copy_B[:, None], -0.0, mask_BT)
+            mask_BT, first = named_inputs(x)["input_mask"], next(iter(weight.values()))
+            if keras.config.backend() == "jax" and first is not None:
+                is_copy_B1 = copied_rows(first)[:, None]
+                mask_BT = ops.where(is_copy_B1, -0.0, ops.cast(mask_BT, "float32"))
+            y[COSINE] = weight[COSINE] = mask_BT
         return y, weight
 
     def _by_name(self, structure) -> dict:

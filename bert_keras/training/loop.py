@@ -50,6 +50,7 @@ def fit_resumable(
     stop = StopAfter(settings.num_steps - first_step)
     num_epochs = -(-(settings.num_steps - run_start) // settings.steps_per_epoch)
     epoch, steps_done = divmod(first_step - run_start, settings.steps_per_epoch)
+    sizes = {"batch_size": settings.batch_size, "num_parts": model.gradient_accumulation_steps}
     model.stop_training = False  # an earlier call may have set it to True
     with bar.bar, checkpoints.saving_on_sigterm():  # an error is printed below the bar
         while epoch < num_epochs and stop.steps_left and not model.stop_training:
@@ -57,11 +58,7 @@ def fit_resumable(
             # same boundaries as in an uninterrupted run.
             last_epoch = epoch + 1 if steps_done else num_epochs
             model.fit(
-                for_devices(
-                    make_batches().skip(checkpoints.step - run_start),
-                    batch_size=settings.batch_size,
-                    num_parts=model.gradient_accumulation_steps,
-                ),
+                for_devices(make_batches().skip(checkpoints.step - run_start), **sizes),
                 initial_epoch=epoch,
                 epochs=last_epoch,
                 steps_per_epoch=settings.steps_per_epoch - steps_done,

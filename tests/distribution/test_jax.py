@@ -1,8 +1,10 @@
 """JAX trains as TensorFlow does, on any number of devices and where TensorFlow is absent."""
 
+import contextlib
 import json
 import shutil
 from pathlib import Path
+from types import SimpleNamespace
 
 import keras
 import numpy as np
@@ -20,10 +22,10 @@ from bert_keras.models.sentence_encoder import BertSentenceEncoder
 from bert_keras.models.task_models import BertClassifier
 from bert_keras.text.tokenizer import WordPieceTokenizer
 from bert_keras.training.loop import for_devices
-from bert_keras.training.losses import pretraining_losses, pretraining_metrics
 from bert_keras.training.optimizer import OPTIMIZERS
 from bert_keras.training.tensorboard import read_curves
-from tests.distribution.training import CONFIG, LOSSES, batches, batches_to_continue, rows
+from tests.distribution import training
+from tests.distribution.training import CONFIG, LOSSES, rows
 from tests.factories import batches_of, tiny_config, tiny_vocabulary, write_records
 from tests.under_jax import with_jax, without_tensorflow
 
@@ -31,27 +33,19 @@ if keras.config.backend() == "jax":
     import jax
 
 
+HERE = SimpleNamespace(scope=contextlib.nullcontext)  # the devices of the current scope
+
+
 def set_weights(model) -> None:
     random = np.random.default_rng(0)
     model.set_weights([random.normal(size=w.shape) / 5 for w in model.get_weights()])
 
 
-def trained(optimizer: str, *, strategy: str, parts: int = 1) -> dict[str, np.ndarray]:
+def trained(strategy: str, *, parts: int = 1) -> dict[str, np.ndarray]:
     """Returns the weights after ten steps and the logs."""
     with strategy_scope(strategy):
-        model = BertPretrainer(BertConfig(**CONFIG))
-        set_weights(model)
-        rule, metrics = OPTIMIZERS[optimizer](2e-4), pretraining_metrics()
-        options = {"weighted_metrics": metrics, "gradient_accumulation_steps": parts}
-        model.compile(rule, loss=pretraining_losses(), **options)
-        batches = for_devices(batches_to_continue(), num_parts=parts)
-        logs = model.fit(batches, epochs=1, shuffle=False, verbose=0).history
-    return results(model, logs)
-
-
-def results(model, logs) -> dict[str, np.ndarray]:
-    weights = {w.path: keras.ops.convert_to_numpy(w) for w in model.trainable_variables}
-    return weights | {name: np.array(values) for name, values in logs.items()}
+        weights, logs = training.trained(HERE, parts=parts, optimizer=OPTIMIZERS["muon"](2e-4))
+    return weights | logs
 
 
 def assert_same(ours: dict, theirs: dict) -> None:
@@ -62,26 +56,22 @@ def assert_same(ours: dict, theirs: dict) -> None:
 
 @with_jax
 def test_devices_and_parts_change_nothing():
-    for optimizer, parts in (("adamw", 3), ("muon", 1)):  # 3 parts of 16 rows have copied rows
-        one = trained(optimizer, strategy="one")
-        assert_same(trained(optimizer, strategy="mirrored", parts=parts), one)
-    assert_same(trained("muon", strategy="one", parts=2), one)
+    one = trained("one")
+    assert_same(trained("one", parts=2), one)
+    assert_same(trained("mirrored"), one)
+    assert_same(trained("mirrored", parts=3), one)  # 16 rows and 8 copies
 
 
 @with_jax
 def test_the_parts_of_a_step_are_not_in_memory_together():
     sizes = []
     for parts in (1, 8):
-        model = BertPretrainer(BertConfig(**CONFIG))
-        set_weights(model)
-        options = {"gradient_accumulation_steps": parts}
-        model.compile(OPTIMIZERS["adamw"](1e-3), loss=pretraining_losses(), **options)
-        batch = next(batches(size=256))
+        model, batch = training.compiled(HERE, parts=parts), next(training.batches(size=256))
         model.train_on_batch(*batch)
-        variables = model.trainable_variables, model.non_trainable_variables
-        groups = (*variables, model.optimizer.variables, model.metrics_variables)
-        state = [[each.value for each in group] for group in groups]
-        program = jax.jit(model.train_step).lower(state, batch).compile()
+        state = [model.trainable_variables, model.non_trainable_variables]
+        state += [model.optimizer.variables, model.metrics_variables]
+        values = [[each.value for each in variables] for variables in state]
+        program = jax.jit(model.train_step).lower(values, batch).compile()
         sizes.append(program.memory_analysis().temp_size_in_bytes)
     assert sizes[1] < 0.3 * sizes[0]
 
@@ -90,6 +80,7 @@ CROSS_ENTROPY = keras.losses.SparseCategoricalCrossentropy(from_logits=True)
 # Name -> the loss, the parts of a batch
 CASES = {"global": (GlobalMean(CROSS_ENTROPY), 1), "of Keras": (CROSS_ENTROPY, 2)}
 CASES |= {name: (loss, 1) for name, loss in LOSSES.items()}
+RARE = [pytest.param(name, marks=pytest.mark.slow) for name in ("global", "ranking")]
 
 
 def trained_on_rows(name: str, strategy: str, *, parts: int = 1, is_filled: bool = True):
@@ -118,11 +109,11 @@ def trained_on_rows(name: str, strategy: str, *, parts: int = 1, is_filled: bool
             data = [for_devices(each, batch_size=8, num_parts=parts) for each in data]
         options = {"epochs": 2, "shuffle": False, "verbose": 0, "validation_data": data[1]}
         logs = model.fit(data[0], **options).history
-    return results(model, logs), len(traces)
+    return training.weights_of(model) | logs, len(traces)
 
 
 @with_jax
-@pytest.mark.parametrize("name", CASES)
+@pytest.mark.parametrize("name", ["of Keras", "cosent", "matryoshka", *RARE])
 def test_copied_rows_do_not_count_and_the_last_batch_needs_no_program(name):
     parts = CASES[name][1]
     expected, num_traces = trained_on_rows(name, "one", is_filled=False)
@@ -135,8 +126,8 @@ def test_copied_rows_do_not_count_and_the_last_batch_needs_no_program(name):
 
 @with_jax
 def test_programs_are_stored_in_a_cache_unless_the_user_has_chosen_one(monkeypatch):
-    monkeypatch.setenv("XDG_CACHE_HOME", "/caches")
-    for own, folder in ((None, "/caches/bert_keras/jax"), ("/own", "/own")):
+    monkeypatch.setenv("HOME", "/home")
+    for own, folder in ((None, "/home/.cache/bert_keras/jax"), ("/own", "/own")):
         jax.config.update("jax_compilation_cache_dir", own)
         cache_programs()
         assert jax.config.jax_compilation_cache_dir == folder
