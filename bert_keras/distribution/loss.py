@@ -81,7 +81,7 @@ class GlobalLoss(keras.losses.Loss):
             gathered = iter(concatenate_over_replicas(given))
             rows = [None if each is None else next(gathered) for each in rows]
             divisor *= num_replicas()
-        loss = ops.divide_no_nan(self.weighted_sum(*rows, is_copy), divisor)
+        loss = ops.divide_no_nan(self.weighted_sum(*rows, is_copy=is_copy), divisor)
         if not is_microbatch and num_replicas() > 1:
             # The value becomes the mean over the replicas, but the gradient stays this replica's.
             # Keras logs a mean weighted by rows, which is right if all replicas have one value.

@@ -256,7 +256,7 @@ def cache_programs() -> None:
     """Lets JAX store compiled programs in the home folder, unless another folder is set."""
     import jax
 
-    if jax.config.jax_compilation_cache_dir is None:
+    if jax.config.values["jax_compilation_cache_dir"] is None:
         folder = Path.home() / ".cache" / "bert_keras" / "jax"
         jax.config.update("jax_compilation_cache_dir", str(folder))
         jax.config.update("jax_compilation_cache_max_size", 2**30)  # the oldest are removed
