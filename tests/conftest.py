@@ -17,6 +17,7 @@ os.environ.setdefault("HF_HUB_OFFLINE", "1")  # a mistyped folder is asked of no
 os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "2")
 os.environ.setdefault("TF_DETERMINISTIC_OPS", "1")  # as `bert-keras` has it on a CPU
 os.environ.setdefault("TF_ENABLE_ONEDNN_OPTS", "1")  # the same
+os.environ.setdefault("JAX_ENABLE_COMPILATION_CACHE", "false")  # writes to the home folder
 
 
 if os.environ.get("KERAS_BACKEND") == "jax":  # for tests of several devices

@@ -77,12 +77,12 @@ def stopped_by_sigterm(*, steps_left: int):
 
 
 def batches_of(arrays: Any, *, size: int, is_endless: bool = False):
-    """Returns `Batches` of the rows of a structure of arrays; the last rows may be left out."""
+    """Returns `Batches` of the rows of a structure of arrays; the last batch may be smaller."""
     import keras
 
     from bert_keras.data.batches import Batches
 
-    number = len(keras.tree.flatten(arrays)[0]) // size
+    number = -(-len(keras.tree.flatten(arrays)[0]) // size)
 
     def read(first: int):
         for index in itertools.count(first) if is_endless else range(first, number):

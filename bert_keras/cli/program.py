@@ -80,6 +80,10 @@ def start_keras(
     backend = os.environ.get("KERAS_BACKEND", "tensorflow")
     if backend not in backends:
         raise InputError(f"KERAS_BACKEND is {backend}; set KERAS_BACKEND={' or '.join(backends)}")
+    if backend == "jax":  # a second run need not compile the same programs
+        folder = os.path.join(os.path.expanduser("~"), ".cache", "bert_keras", "jax")
+        os.environ.setdefault("JAX_COMPILATION_CACHE_DIR", folder)
+        os.environ.setdefault("JAX_COMPILATION_CACHE_MAX_SIZE", str(2**30))  # bytes
     if backend == "tensorflow":
         require("tensorflow", what="Keras without KERAS_BACKEND=jax")
         with _silent_stderr():

@@ -7,7 +7,7 @@ from typing import Any
 
 import keras
 import numpy as np
-from keras import tree
+from keras import ops, tree
 
 from bert_keras.data.encoded import Encoded
 from bert_keras.errors import InputError
@@ -49,6 +49,20 @@ class Batches(keras.utils.PyDataset):
         left = None if self._num_batches is None else max(0, self._num_batches - count)
         return Batches(lambda first: self._read(count + first), spec=self._spec, num_batches=left)
 
+    def fill(self, batch_size: int = 1, *, multiple: int = 1) -> "Batches":
+        """Returns batches of at least `batch_size` rows, and no fewer than the batch before.
+
+        Their number of rows is a multiple of `multiple`; see `fill_batch`.
+        """
+
+        def read(first: int) -> Iterator[tuple]:
+            size = batch_size
+            for batch in self._read(first):
+                size = max(size, len(tree.flatten(batch)[0]))
+                yield fill_batch(batch, size + -size % multiple)
+
+        return Batches(read, spec=None, num_batches=self._num_batches)
+
     def for_fit(self):
         """Returns a `tf.data.Dataset` if TensorFlow is the backend, otherwise `self`."""
         if keras.config.backend() != "tensorflow":
@@ -77,6 +91,36 @@ class Batches(keras.utils.PyDataset):
         options = tf.data.Options()
         options.autotune.enabled = False
         return dataset.prefetch(2).with_options(options)
+
+
+def fill_batch(batch: tuple, size: int) -> tuple:
+    """Appends copies of rows to (inputs, targets, weights), and marks them in the weights.
+
+    The weights of a copy are -0.0. If there are no weights, they become bool [B], False for a copy.
+    """
+    inputs, targets, weights = keras.utils.unpack_x_y_sample_weight(batch)
+    num_rows = len(tree.flatten(inputs)[0])
+    rows, is_row_B = np.arange(size) % num_rows, np.arange(size) < num_rows
+
+    def fill(weights):
+        factors = np.where(is_row_B, np.float32(1), np.float32(-0.0))
+        return weights[rows] * factors.reshape(-1, *(len(weights.shape) - 1) * (1,))
+
+    inputs, targets = tree.map_structure(
+        lambda each: None if each is None else each[rows], (inputs, targets)
+    )
+    if weights is not None:
+        weights = tree.map_structure(fill, weights)
+    elif targets is not None:
+        weights = tree.map_structure(lambda _: is_row_B, targets)
+    return keras.utils.pack_x_y_sample_weight(inputs, targets, weights)
+
+
+def copied_rows(weights: Any):
+    """Returns which rows of weights [B, ...] `fill_batch` has copied, bool [B]."""
+    is_bool = keras.backend.standardize_dtype(weights.dtype) == "bool"
+    is_copy = ops.logical_not(weights) if is_bool else ops.signbit(weights)
+    return ops.all(ops.reshape(is_copy, (ops.shape(weights)[0], -1)), axis=1)
 
 
 def batches_of(

@@ -105,8 +105,11 @@ def num_columns(longest: int, limit: int) -> int:
     keras = sys.modules.get("keras")  # a server without it has no JAX either
     if keras is None or keras.config.backend() != "jax":
         return longest
-    # Few shapes occur, because XLA compiles each of them.
-    return min(limit, max(FEWEST_COLUMNS, 1 << (longest - 1).bit_length()))
+    # XLA compiles each shape. At most eight occur: `limit` and, from `limit` / 8 on, the powers of
+    # two and the numbers midway between them.
+    least = max(FEWEST_COLUMNS, limit // 8, longest)
+    power = 1 << (least - 1).bit_length()
+    return min(limit, power if least > power * 3 // 4 else power * 3 // 4)
 
 
 def length_grouped_batches(

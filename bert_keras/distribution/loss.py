@@ -17,6 +17,7 @@ class MicrobatchWeight:
 
     weight: Any  # the sample weights of the step, or None
     divisor: Any  # the divisor of the loss of the step, from the whole batch
+    is_copy: Any = None  # bool [B], True for rows that only fill the batch of JAX
 
 
 class GlobalLoss(keras.losses.Loss):
@@ -32,13 +33,19 @@ class GlobalLoss(keras.losses.Loss):
     """
 
     epsilon = 0.0  # added to the divisor
-    needs_whole_batch = False  # True for a loss that compares the rows of all replicas
+    # True for a loss that compares the rows of all replicas, except for the rows `is_copy`.
+    needs_whole_batch = False
 
-    def weighted_sum(self, y_true: Tensor, y_pred: Tensor, sample_weight: Tensor = None):
+    def weighted_sum(
+        self, y_true: Tensor, y_pred: Tensor, sample_weight: Tensor = None, is_copy: Tensor = None
+    ):
         """Returns the weighted sum over elements; if rows are counted, each row adds its mean."""
-        losses = ops.cast(self.call(y_true, y_pred), "float32")
-        if sample_weight is not None:
-            weights, rank = ops.cast(sample_weight, "float32"), len(losses.shape)
+        options = {"is_copy": is_copy} if self.needs_whole_batch else {}
+        losses = ops.cast(self.call(y_true, y_pred, **options), "float32")
+        rank, dtype = len(losses.shape), getattr(sample_weight, "dtype", "")
+        is_only_mark = is_copy is not None and keras.backend.standardize_dtype(dtype) == "bool"
+        if sample_weight is not None and not (is_only_mark and rank == 0):
+            weights = ops.cast(sample_weight, "float32")
             # Weights [B] would broadcast to losses [B, B]; a scalar loss takes no weights.
             if 0 < len(weights.shape) < rank or (rank == 0 and weights.shape):
                 raise InputError(
@@ -60,8 +67,10 @@ class GlobalLoss(keras.losses.Loss):
         return sum_over_replicas(divisor) + self.epsilon
 
     def __call__(self, y_true: Tensor, y_pred: Tensor, sample_weight: Tensor = None):
+        is_copy = None
         if is_microbatch := isinstance(sample_weight, MicrobatchWeight):
-            sample_weight, divisor = sample_weight.weight, sample_weight.divisor
+            divisor, is_copy = sample_weight.divisor, sample_weight.is_copy
+            sample_weight = sample_weight.weight
         else:
             divisor = self.divisor(ops.shape(y_pred)[0], sample_weight)
         rows = [y_true, y_pred, sample_weight]
@@ -72,7 +81,7 @@ class GlobalLoss(keras.losses.Loss):
             gathered = iter(concatenate_over_replicas(given))
             rows = [None if each is None else next(gathered) for each in rows]
             divisor *= num_replicas()
-        loss = ops.divide_no_nan(self.weighted_sum(*rows), divisor)
+        loss = ops.divide_no_nan(self.weighted_sum(*rows, is_copy=is_copy), divisor)
         if not is_microbatch and num_replicas() > 1:
             # The value becomes the mean over the replicas, but the gradient stays this replica's.
             # Keras logs a mean weighted by rows, which is right if all replicas have one value.

@@ -6,6 +6,8 @@ from typing import Any
 import keras
 from keras import ops
 
+from bert_keras.data.batches import copied_rows, fill_batch
+from bert_keras.distribution import strategy
 from bert_keras.distribution.loss import GlobalLoss, MicrobatchWeight, sum_over_replicas
 from bert_keras.errors import InputError
 
@@ -34,14 +36,13 @@ class GlobalBatchModel(keras.Model):
         Args:
             optimizer: A BertAdamW scales the loss itself under the policy mixed_float16.
             gradient_accumulation_steps: The number of parts into which each replica splits its
-                batch. More than 1 needs the TensorFlow backend.
+                batch.
         """
         compares = [getattr(each, "needs_whole_batch", False) for each in keras.tree.flatten(loss)]
-        can_split = keras.config.backend() == "tensorflow" and not any(compares)
-        if gradient_accumulation_steps < 1 or (gradient_accumulation_steps > 1 and not can_split):
+        if gradient_accumulation_steps < 1 or (gradient_accumulation_steps > 1 and any(compares)):
             raise InputError(
                 f"gradient_accumulation_steps is {gradient_accumulation_steps}; expected 1, or more"
-                " if the backend is TensorFlow and the loss does not compare the rows of a batch"
+                " if the loss does not compare the rows of a batch"
             )
         if not isinstance(optimizer, str) and hasattr(optimizer, "dynamic_loss_scale"):
             optimizer.dynamic_loss_scale |= self.compute_dtype == "float16"
@@ -58,13 +59,28 @@ class GlobalBatchModel(keras.Model):
         self.compile(**keras.saving.deserialize_keras_object(config))
         self.optimizer.build(self.trainable_variables)
 
+    def compute_loss(self, x=None, y=None, y_pred=None, sample_weight=None, training=True):
+        first = next(iter(_arrays(sample_weight)), None)
+        is_part = first is None or isinstance(first, MicrobatchWeight)
+        if keras.config.backend() == "jax" and not is_part:
+            divisors = self._divisors(x, sample_weight)
+            sample_weight = self._weights_of_part(sample_weight, divisors)
+        return super().compute_loss(x, y, y_pred, sample_weight, training)
+
+    def test_step(self, *arguments):
+        step, is_jax = super().test_step, keras.config.backend() == "jax"
+        return self._without_copies(step, *arguments) if is_jax else step(*arguments)
+
     def train_step(self, *arguments):
-        if self.gradient_accumulation_steps == 1:
+        has_parts = self.gradient_accumulation_steps > 1
+        if keras.config.backend() == "jax":
+            step = self._step_in_parts if has_parts else super().train_step
+            return self._without_copies(step, *arguments)
+        if not has_parts:
             return super().train_step(*arguments)
         x, y, weight = keras.utils.unpack_x_y_sample_weight(*arguments)
         loss, gradients = self._accumulated_gradients(x, y, weight)
-        tracker = next(metric for metric in self.metrics if metric.name == "loss")
-        tracker.update_state(sum_over_replicas(loss), sample_weight=_num_rows(x))
+        self._loss_mean.update_state(sum_over_replicas(loss), sample_weight=_num_rows(x))
         self.optimizer.apply(gradients, self.trainable_variables)
         return self.get_metrics_result()
 
@@ -73,7 +89,7 @@ class GlobalBatchModel(keras.Model):
         import tensorflow as tf
 
         num_parts = self.gradient_accumulation_steps
-        divisors = self._divisors(_num_rows(x), weight)
+        divisors = self._divisors(x, weight, num_parts=num_parts)
 
         def rows_of_part(tensor, part):
             """Returns 1 / `num_parts` of the rows, rounded up; the last part may have fewer."""
@@ -86,30 +102,109 @@ class GlobalBatchModel(keras.Model):
             x_, y_, weight_ = tf.nest.map_structure(
                 lambda each: None if each is None else rows_of_part(each, part), (x, y, weight)
             )
-            # Weights by output name, or by the single key None; see `_divisors`.
-            weights = {name: _entry(weight_, name) for name in divisors}
-            for name, divisor in divisors.items():
-                if divisor is not None:
-                    weights[name] = MicrobatchWeight(weights[name], divisor)
+            weights = self._weights_of_part(weight_, divisors)
             with tf.GradientTape() as tape:
                 y_pred = self(x_, training=True)
-                loss = self.compute_loss(x_, y_, y_pred, weights.get(None, weights)) / num_parts
+                loss = self.compute_loss(x_, y_, y_pred, weights) / num_parts
                 scaled = self.optimizer.scale_loss(loss)
             self.compute_metrics(x_, y_, y_pred, sample_weight=weight_)
             return loss, tape.gradient(scaled, self.trainable_variables)
 
         return _accumulate(part_gradients, num_parts, self.trainable_variables)
 
-    def _divisors(self, num_rows, weight) -> dict:
-        """Returns the divisor of each output's loss by name, or by None if nothing is a dict."""
+    def _step_in_parts(self, state, data):
+        """Takes a step of JAX in `gradient_accumulation_steps` parts, one after the other."""
+        import jax
+
+        weights, others, optimizer, metrics = state
+        num_parts, num_devices = self.gradient_accumulation_steps, strategy.num_devices()
+        x, y, weight = keras.utils.unpack_x_y_sample_weight(data)
+        if missing := -_num_rows(x) % (num_parts * num_devices):
+            x, y, weight = fill_batch(data, _num_rows(x) + missing)
+        divisors = self._divisors(x, weight, num_parts=num_parts)
+        compute_gradients = jax.value_and_grad(self.compute_loss_and_updates, has_aux=True)
+
+        def divide(array):
+            """Returns [parts, rows, ...]; each device divides its own rows."""
+            if array is None:
+                return None
+            rows = array.reshape((num_devices, num_parts, -1, *array.shape[1:]))
+            return ops.swapaxes(rows, 0, 1).reshape((num_parts, -1, *array.shape[1:]))
+
+        def add_part(carry, part):
+            sums, others, metrics = carry
+            x, y, weight = part
+            weighted = x, y, self._weights_of_part(weight, divisors)
+            (_, (loss, y_pred, others, metrics)), gradients = compute_gradients(
+                *(weights, others, metrics, *weighted), training=True, optimizer_variables=optimizer
+            )
+            with self._metrics_scope(metrics) as scope:
+                self._loss_mean.update_state(loss, sample_weight=_num_rows(x))
+                self.compute_metrics(x, y, y_pred, weight)
+            metrics = [scope.get_current_value(each) for each in self.metrics_variables]
+            sums = [total + each / num_parts for total, each in zip(sums, gradients, strict=True)]
+            return (sums, others, metrics), None
+
+        start = [ops.zeros_like(each) for each in weights], others, metrics
+        parts = keras.tree.map_structure(divide, (x, y, weight))
+        (gradients, others, metrics), _ = jax.lax.scan(add_part, start, parts)
+        weights, optimizer = self.optimizer.stateless_apply(optimizer, gradients, weights)
+        return {}, (weights, others, optimizer, metrics)
+
+    def _without_copies(self, step, state, data):
+        """Takes a step of JAX and corrects the mean losses, in which Keras counts copied rows."""
+        x, _, weight = keras.utils.unpack_x_y_sample_weight(data)
+        _, (*others, values) = step(state, data)
+        if _arrays(weight):
+            share = _num_rows(x, weight) / _num_rows(x)
+            means = [each for each in self.metrics if type(each) is keras.metrics.Mean]
+            losses = [each for each in means if each.name.endswith("loss")]
+            corrected = {id(variable) for metric in losses for variable in metric.variables}
+            for index, variable in enumerate(self.metrics_variables):
+                if id(variable) in corrected:
+                    before = state[-1][index]
+                    values[index] = before + share * (values[index] - before)
+        with self._metrics_scope(values):
+            return self.get_metrics_result(), (*others, values)
+
+    @property
+    def _loss_mean(self) -> keras.metrics.Mean:
+        return next(metric for metric in self.metrics if metric.name == "loss")
+
+    def _metrics_scope(self, values):
+        pairs = zip(self.metrics_variables, values, strict=True)
+        return keras.StatelessScope(state_mapping=list(pairs))
+
+    def _weights_of_part(self, weight, divisors: dict):
+        """Returns the weights of a part for `compute_loss`; see `_divisors`."""
+        weights = {}
+        for name, divisor in divisors.items():
+            weights[name], is_copy = _entry(weight, name), None
+            has_marks = keras.config.backend() == "jax" and weights[name] is not None
+            if has_marks:
+                is_copy = copied_rows(weights[name])
+            if isinstance(_entry(self.loss, name), GlobalLoss):
+                weights[name] = MicrobatchWeight(weights[name], divisor, is_copy)
+            elif has_marks:  # without the sign, copies are not marked
+                weights[name] = ops.abs(ops.cast(weights[name], "float32")) / divisor
+        return weights.get(None, weights)
+
+    def _divisors(self, x, weight, *, num_parts: int = 1) -> dict:
+        """Returns the divisor of each output's loss by name, or by None if nothing is a dict.
+
+        For other losses than a GlobalLoss it is the fraction of rows that Keras should count.
+        """
         names = next((each for each in (self.loss, weight) if isinstance(each, dict)), (None,))
+        num_rows = _num_rows(x, weight if keras.config.backend() == "jax" else None)
         divisors = {}
         for name in names:
-            loss, divisors[name] = _entry(self.loss, name), None  # None if it is not a GlobalLoss
+            loss = _entry(self.loss, name)
             if isinstance(loss, GlobalLoss):
-                divisor = loss.divisor(num_rows, _entry(weight, name))
-                # Cancels the division of the loss by num_parts in `part_gradients`.
-                divisors[name] = divisor / self.gradient_accumulation_steps
+                # Cancels the division of the loss of a part by num_parts.
+                divisors[name] = loss.divisor(num_rows, _entry(weight, name)) / num_parts
+            else:
+                divides = getattr(loss, "reduction", "") != "sum"
+                divisors[name] = num_rows / _num_rows(x) if divides else 1.0
         return divisors
 
     def _maybe_symbolic_build(self, iterator=None, data_batch=None):
@@ -160,8 +255,16 @@ def _entry(structure, name):
     return structure[name] if isinstance(structure, dict) else structure
 
 
-def _num_rows(structure):
-    return ops.shape(keras.tree.flatten(structure)[0])[0]
+def _num_rows(x, weight=None):
+    """Returns the rows of inputs, without the copies that are marked in their weights."""
+    arrays = _arrays(weight)
+    if arrays:
+        return ops.sum(ops.cast(~copied_rows(arrays[0]), "float32"))
+    return ops.shape(keras.tree.flatten(x)[0])[0]
+
+
+def _arrays(weight) -> list:
+    return [each for each in keras.tree.flatten(weight) if each is not None]
 
 
 def compile_call(call: Callable, model: keras.Model, *, names: Collection[str] = ()) -> Callable:

@@ -42,7 +42,8 @@ class Predictor:
         outputs: list = [None] * len(encoded)
         losses: list[float] = []
         with tqdm(desc=stage, unit=" rows", total=len(encoded), leave=False, disable=None) as bar:
-            read = batches_of(encoded, lambda: batches, num_batches=len(batches)).for_fit()
+            read = batches_of(encoded, lambda: batches, num_batches=len(batches))
+            read = (read.fill() if keras.config.backend() == "jax" else read).for_fit()
             for rows, batch in zip(batches, read, strict=True):
                 output, loss = self.forward(*batch)
                 output = tree.map_structure(np.asarray, output)

@@ -9,6 +9,7 @@ from typing import Any
 import keras
 from keras import ops
 
+from bert_keras.data.batches import copied_rows
 from bert_keras.distribution.loss import GlobalLoss, GlobalMean, global_loss
 from bert_keras.distribution.model import GlobalBatchModel
 from bert_keras.errors import InputError
@@ -181,7 +182,11 @@ class Distiller(GlobalBatchModel):
         for name in self._distances:
             y[self._soft_name(name)], weight[self._soft_name(name)] = y[name], weight[name]
         if self.alpha_cosine:
-            y[COSINE] = weight[COSINE] = named_inputs(x)["input_mask"]
+            mask_BT, first = named_inputs(x)["input_mask"], next(iter(weight.values()))
+            if keras.config.backend() == "jax" and first is not None:
+                is_copy_B1 = copied_rows(first)[:, None]
+                mask_BT = ops.where(is_copy_B1, -0.0, ops.cast(mask_BT, "float32"))
+            y[COSINE] = weight[COSINE] = mask_BT
         return y, weight
 
     def _by_name(self, structure) -> dict:

@@ -228,4 +228,6 @@ class TaskRun:
 def _compile_arguments(task: Task) -> dict[str, Any]:
     """Returns the arguments of `compile`, with the mean of each loss over the global batch."""
     arguments = task.compile_arguments()
+    if metrics := arguments.pop("metrics", None):  # rows without weights have the same values
+        arguments["weighted_metrics"] = metrics  # copied rows have the weight 0
     return arguments | {"loss": keras.tree.map_structure(global_loss, arguments["loss"])}

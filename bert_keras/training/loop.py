@@ -3,11 +3,14 @@
 from collections.abc import Callable, Sequence
 
 import keras
-import numpy as np
 
 from bert_keras.data.batches import Batches
-from bert_keras.distribution.strategy import num_devices, own_rows, wait_for_workers
-from bert_keras.errors import InputError
+from bert_keras.distribution.strategy import (
+    num_devices,
+    num_processes,
+    own_rows,
+    wait_for_workers,
+)
 from bert_keras.training.callbacks import FitSettings, ProgressBar, TensorBoardLog
 from bert_keras.training.evaluations import Evaluations
 from bert_keras.training.states import Guard, TrainingCheckpoints
@@ -33,10 +36,6 @@ def fit_resumable(
         evaluations: Scores the model after every epoch, and may end the training.
         board: Callbacks that add values to the logs of an epoch.
     """
-    if keras.config.backend() != "tensorflow" and num_devices() > 1:
-        losses = keras.tree.flatten(model.loss)
-        if any(getattr(loss, "needs_whole_batch", False) for loss in losses):
-            raise InputError("with JAX, a loss that compares rows needs the strategy one")
     model.optimizer.build(model.trainable_variables)
     period, keep = settings.epochs_per_checkpoint, settings.keep_checkpoints
     folder = settings.output / "checkpoints"
@@ -56,6 +55,7 @@ def fit_resumable(
     stop = StopAfter(settings.num_steps - first_step)
     num_epochs = -(-(settings.num_steps - run_start) // settings.steps_per_epoch)
     epoch, steps_done = divmod(first_step - run_start, settings.steps_per_epoch)
+    sizes = {"batch_size": settings.batch_size, "num_parts": model.gradient_accumulation_steps}
     model.stop_training = False  # an earlier call may have set it to True
     with bar.bar, checkpoints.saving_on_sigterm():  # an error is printed below the bar
         while epoch < num_epochs and stop.steps_left and not model.stop_training:
@@ -63,7 +63,7 @@ def fit_resumable(
             # same boundaries as in an uninterrupted run.
             last_epoch = epoch + 1 if steps_done else num_epochs
             model.fit(
-                for_devices(make_batches().skip(checkpoints.step - run_start)),
+                for_devices(make_batches().skip(checkpoints.step - run_start), **sizes),
                 initial_epoch=epoch,
                 epochs=last_epoch,
                 steps_per_epoch=settings.steps_per_epoch - steps_done,
@@ -80,12 +80,12 @@ def fit_resumable(
     return first_step
 
 
-def for_devices(batches: Batches):
+def for_devices(batches: Batches, *, batch_size: int = 1, num_parts: int = 1):
     """Returns batches as `fit` and `evaluate` read them with the current strategy.
 
     Each of several workers reads all data and takes its rows of every batch, so that a batch is the
-    same as on a single device. The devices of JAX take equal numbers of rows, so a batch may get
-    copies of its first rows, with the weight 0.
+    same as on a single device. JAX gets smaller batches filled up to `batch_size` rows and to equal
+    parts of the devices by copied rows, which do not count.
     """
     if keras.config.backend() == "tensorflow":
         import tensorflow as tf
@@ -93,24 +93,16 @@ def for_devices(batches: Batches):
         options, policies = tf.data.Options(), tf.data.experimental.AutoShardPolicy
         options.experimental_distribute.auto_shard_policy = policies.DATA
         return batches.for_fit().with_options(options)
-    if (devices := num_devices()) == 1:
-        return batches.for_fit()
+    filled = batches.fill(batch_size, multiple=num_devices() * num_parts)
+    if num_processes() == 1:
+        return filled.for_fit()
 
-    def padded_batches(first: int):
-        for inputs, targets, *weights in batches.skip(first):
-            num_rows = len(keras.tree.flatten(inputs)[0])
-            rows = np.arange(num_rows + -num_rows % devices) % num_rows
-            if not weights:  # leaves the mean loss unchanged
-                weight = np.full(num_rows, len(rows) / num_rows, "float32")
-                weights = [keras.tree.map_structure(lambda _, w=weight: w, targets)]
-            batch = (inputs, targets, *weights)
-            padded = keras.tree.map_structure(lambda x, rows=rows: x[rows], batch)
-            for weight in keras.tree.flatten(padded[2]):
-                weight[num_rows:] = 0
-            own = own_rows(len(rows))
-            yield keras.tree.map_structure(lambda x, own=own: x[own], padded)
+    def own_batches(first: int):
+        for batch in filled.skip(first):
+            own = own_rows(len(keras.tree.flatten(batch)[0]))
+            yield keras.tree.map_structure(lambda array, own=own: array[own], batch)
 
-    return Batches(padded_batches, spec=None, num_batches=batches.num_batches).for_fit()
+    return Batches(own_batches, spec=None, num_batches=batches.num_batches).for_fit()
 
 
 class StopAfter(keras.callbacks.Callback):

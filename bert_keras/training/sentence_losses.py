@@ -103,21 +103,25 @@ class MultipleNegativesRankingLoss(SentenceLoss):
         check_name(directions, DIRECTIONS, what="directions")
         self.scale, self.similarity, self.directions = scale, similarity, directions
 
-    def call(self, y_true: Tensor, y_pred: Tensor):
+    def call(self, y_true: Tensor, y_pred: Tensor, is_copy: Tensor = None):
         columns_GBE = self.columns(y_pred)
         if self.similarity == "cosine":
             columns_GBE = unit(columns_GBE)
         queries_BE, documents_BE = columns_GBE[0], columns_GBE[1]
         candidates_CE = ops.reshape(columns_GBE[1:], (-1, columns_GBE.shape[-1]))
-        logits_BC = self._logits(queries_BE, candidates_CE)
+        logits_BC = self._logits(queries_BE, candidates_CE, is_copy)
         totals_B = ops.logsumexp(logits_BC, axis=-1)
         if self.directions == "both":
-            backward_BB = self._logits(documents_BE, queries_BE)
+            backward_BB = self._logits(documents_BE, queries_BE, is_copy)
             totals_B = (totals_B + ops.logsumexp(backward_BB, axis=-1)) / 2
         return totals_B - ops.diagonal(logits_BC)  # the documents are the first candidates
 
-    def _logits(self, texts_BE, candidates_CE):
-        return self.scale * ops.matmul(texts_BE, ops.transpose(candidates_CE))
+    def _logits(self, texts_BE, candidates_CE, is_copy_B):
+        logits_BC = self.scale * ops.matmul(texts_BE, ops.transpose(candidates_CE))
+        if is_copy_B is None:
+            return logits_BC
+        is_copy_C = ops.tile(is_copy_B, logits_BC.shape[1] // logits_BC.shape[0])
+        return logits_BC - 1e9 * ops.cast(is_copy_C, logits_BC.dtype)
 
 
 @keras.saving.register_keras_serializable(package="bert_keras")
@@ -151,10 +155,12 @@ class CoSENTLoss(SentenceLoss):
         super().__init__(name=name, **{"reduction": "sum", **kwargs})
         self.scale = scale
 
-    def call(self, y_true: Tensor, y_pred: Tensor):
+    def call(self, y_true: Tensor, y_pred: Tensor, is_copy: Tensor = None):
         logits_B = self.scale * cosine(*ops.unstack(self.columns(y_pred), 2))
         targets_B = self.targets(y_true, y_pred)
         differences_BB = logits_B[:, None] - logits_B[None, :]
+        if is_copy is not None:  # no comparison with NaN is true
+            targets_B = ops.where(is_copy, float("nan"), targets_B)
         is_lower_BB = targets_B[:, None] < targets_B[None, :]
         penalties_X = ops.reshape(ops.where(is_lower_BB, differences_BB, -float("inf")), (-1,))
         return ops.logsumexp(ops.concatenate([ops.zeros_like(logits_B[:1]), penalties_X]))
@@ -228,13 +234,16 @@ class MatryoshkaLoss(SentenceLoss):
     def from_config(cls, config: dict):
         return cls(**{**config, "loss": keras.losses.deserialize(config["loss"])})
 
-    def weighted_sum(self, y_true: Tensor, y_pred: Tensor, sample_weight: Tensor = None):
+    def weighted_sum(
+        self, y_true: Tensor, y_pred: Tensor, sample_weight: Tensor = None, is_copy: Tensor = None
+    ):
         size, largest = y_pred.shape[-1], max(self.dimensions)
         if largest > size:
             raise InputError(f"a dimension is {largest}; the size of the embeddings is {size}")
         vectors = widen(y_pred)
         return sum(
-            weight * self.loss.weighted_sum(y_true, unit(vectors[..., :dimension]), sample_weight)
+            weight
+            * self.loss.weighted_sum(y_true, unit(vectors[..., :dimension]), sample_weight, is_copy)
             for dimension, weight in zip(self.dimensions, self.weights, strict=True)
         )
 

@@ -1,8 +1,9 @@
 from itertools import islice
 
+import keras
 import numpy as np
 
-from bert_keras.data.encoded import distinct_batches, length_grouped_batches
+from bert_keras.data.encoded import distinct_batches, length_grouped_batches, num_columns
 
 LENGTHS = np.random.default_rng(0).integers(5, 60, 1000)
 
@@ -48,3 +49,13 @@ def test_pools_are_joined_without_small_batches():
     lengths, texts_N1 = np.full(4 * 50 * 3 + 1, 7), np.arange(601)[:, None] % 300
     batches = list(islice(distinct_batches(lengths, texts_N1, batch_size=4, seed=1), 151))
     assert sorted(map(len, batches)) == [1] + 150 * [4]
+
+
+def test_xla_compiles_at_most_eight_lengths(monkeypatch):
+    monkeypatch.setattr(keras.config, "backend", lambda: "jax")
+    for limit in (16, 100, 128, 384, 512, 520):
+        columns = [num_columns(length, limit) for length in range(1, limit + 1)]
+        assert all(length <= each <= limit for length, each in enumerate(columns, 1))
+        assert len({*columns}) <= 8
+        long = [(length, each) for length, each in enumerate(columns, 1) if length > limit // 8]
+        assert all(each <= max(16, 1.5 * length) for length, each in long)

@@ -13,11 +13,18 @@ from bert_keras.errors import InputError
 from bert_keras.models.pretrainer import BertPretrainer
 from bert_keras.models.sentence_encoder import BertSentenceEncoder
 from bert_keras.models.task_models import BertClassifier
-from bert_keras.training import sentence_losses
 from bert_keras.training.losses import pretraining_losses, pretraining_metrics
 from bert_keras.training.optimizer import OPTIMIZERS, BertAdamW
 from tests.distribution import training
-from tests.distribution.training import CONFIG, MODERN, run_workers, trained, weights_of
+from tests.distribution.training import (
+    CONFIG,
+    LOSSES,
+    MODERN,
+    rows,
+    run_workers,
+    trained,
+    weights_of,
+)
 from tests.models.test_as_in_keras import Extended
 
 LOSS = keras.losses.SparseCategoricalCrossentropy(from_logits=True)
@@ -176,24 +183,6 @@ def test_parts_have_the_losses_and_the_state_of_layers_as_the_whole():
         np.testing.assert_allclose(in_parts, whole, atol=1e-6)
     for name, values in found[0][1].items():
         assert found[1][1][name] == pytest.approx(values, rel=1e-5)
-
-
-RANKING = sentence_losses.MultipleNegativesRankingLoss()
-LOSSES = {
-    "ranking": RANKING,
-    "cosent": sentence_losses.CoSENTLoss(),
-    "matryoshka": sentence_losses.MatryoshkaLoss(RANKING, dimensions=[16, 4]),
-}
-NUM_ROWS = 21  # in batches of 8; of the last 5 rows, the last of 4 replicas has none
-
-
-def rows(name, *, length=6):
-    random = np.random.default_rng(0)
-    shape = NUM_ROWS, 2 if name == "cosent" else 3, length
-    ids = random.integers(1, 50, shape, dtype="int32")
-    mask = (np.arange(length) < random.integers(2, length + 1, ids.shape[:2])[..., None]) * 1
-    x = {"input_ids": ids * mask, "input_mask": mask, "segment_ids": 0 * mask}
-    return {key: array.astype("int32") for key, array in x.items()}, random.random(NUM_ROWS)
 
 
 def model_of(*, loss, parts=1, **compiling):

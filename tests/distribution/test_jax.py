@@ -1,8 +1,10 @@
 """JAX trains as TensorFlow does, on any number of devices and where TensorFlow is absent."""
 
+import contextlib
 import json
 import shutil
 from pathlib import Path
+from types import SimpleNamespace
 
 import keras
 import numpy as np
@@ -11,17 +13,32 @@ from safetensors.numpy import load_file
 
 from bert_keras.cli import main
 from bert_keras.config import BertConfig
+from bert_keras.distribution.loss import GlobalMean
 from bert_keras.distribution.strategy import named_policy, num_devices, strategy_scope
 from bert_keras.errors import InputError
 from bert_keras.models.pretrainer import BertPretrainer
+from bert_keras.models.sentence_encoder import BertSentenceEncoder
+from bert_keras.models.task_models import BertClassifier
 from bert_keras.text.tokenizer import WordPieceTokenizer
-from bert_keras.training.losses import pretraining_losses, pretraining_metrics
+from bert_keras.training.loop import for_devices
 from bert_keras.training.optimizer import OPTIMIZERS
 from bert_keras.training.tensorboard import read_curves
 from tests.distribution import training
-from tests.distribution.training import CONFIG, batches_to_continue, run_workers, workers_of_jax
-from tests.factories import WORDS, tiny_config, tiny_vocabulary, write_records
+from tests.distribution.training import (
+    CONFIG,
+    LOSSES,
+    rows,
+    run_workers,
+    workers_of_jax,
+)
+from tests.factories import WORDS, batches_of, tiny_config, tiny_vocabulary, write_records
 from tests.under_jax import with_jax, without_tensorflow
+
+if keras.config.backend() == "jax":
+    import jax
+
+
+HERE = SimpleNamespace(scope=contextlib.nullcontext)  # the devices of the current scope
 
 
 def set_weights(model) -> None:
@@ -29,25 +46,87 @@ def set_weights(model) -> None:
     model.set_weights([random.normal(size=w.shape) / 5 for w in model.get_weights()])
 
 
-def trained(optimizer: str, *, strategy: str) -> dict[str, np.ndarray]:
+def trained(strategy: str, *, parts: int = 1) -> dict[str, np.ndarray]:
     """Returns the weights after ten steps and the logs."""
     with strategy_scope(strategy):
-        model = BertPretrainer(BertConfig(**CONFIG))
-        set_weights(model)
-        rule, metrics = OPTIMIZERS[optimizer](2e-4), pretraining_metrics()
-        model.compile(rule, loss=pretraining_losses(), weighted_metrics=metrics)
-        batches = batches_to_continue().for_fit()
-        logs = model.fit(batches, epochs=1, shuffle=False, verbose=0).history
-    weights = {w.path: keras.ops.convert_to_numpy(w) for w in model.trainable_variables}
-    return weights | {name: np.array(values) for name, values in logs.items()}
+        weights, logs = training.trained(HERE, parts=parts, optimizer=OPTIMIZERS["muon"](2e-4))
+    return weights | logs
+
+
+def assert_same(ours: dict, theirs: dict) -> None:
+    assert ours.keys() == theirs.keys()
+    for name, value in ours.items():
+        np.testing.assert_allclose(value, theirs[name], atol=2e-6, rtol=1e-5, err_msg=name)
 
 
 @with_jax
-@pytest.mark.parametrize("optimizer", ["adamw", "muon"])
-def test_eight_devices_give_the_weights_of_one(optimizer):
-    one = trained(optimizer, strategy="one")
-    for name, value in trained(optimizer, strategy="mirrored").items():
-        np.testing.assert_allclose(value, one[name], atol=2e-6, rtol=1e-5, err_msg=name)
+def test_devices_and_parts_change_nothing():
+    one = trained("one")
+    assert_same(trained("one", parts=2), one)
+    assert_same(trained("mirrored"), one)
+    assert_same(trained("mirrored", parts=3), one)  # 16 rows and 8 copies
+
+
+@with_jax
+def test_the_parts_of_a_step_are_not_in_memory_together():
+    sizes = []
+    for parts in (1, 8):
+        model, batch = training.compiled(HERE, parts=parts), next(training.batches(size=256))
+        model.train_on_batch(*batch)
+        state = [model.trainable_variables, model.non_trainable_variables]
+        state += [model.optimizer.variables, model.metrics_variables]
+        values = [[each.value for each in variables] for variables in state]
+        program = jax.jit(model.train_step).lower(values, batch).compile()
+        sizes.append(program.memory_analysis().temp_size_in_bytes)
+    assert sizes[1] < 0.3 * sizes[0]
+
+
+CROSS_ENTROPY = keras.losses.SparseCategoricalCrossentropy(from_logits=True)
+# Name -> the loss, the parts of a batch
+CASES = {"global": (GlobalMean(CROSS_ENTROPY), 1), "of Keras": (CROSS_ENTROPY, 2)}
+CASES |= {name: (loss, 1) for name, loss in LOSSES.items()}
+RARE = [pytest.param(name, marks=pytest.mark.slow) for name in ("global", "ranking")]
+
+
+def trained_on_rows(name: str, strategy: str, *, parts: int = 1, is_filled: bool = True):
+    """Returns the weights, the logs and how often the step was compiled."""
+    traces = []
+
+    def train_step(self, *arguments):
+        traces.append(1)
+        return super(Traced, self).train_step(*arguments)
+
+    kind = BertSentenceEncoder if name in LOSSES else BertClassifier
+    Traced = type("Traced", (kind,), {"train_step": train_step})
+    x, y = rows(name)
+    arrays, options = (x, y), {}
+    if name not in LOSSES:
+        x = {key: array[:, 0] for key, array in x.items()}
+        arrays = (x, (y > 0.5).astype("int32"), np.where(y > 0.8, 0, y).astype("float32"))
+        options = {"weighted_metrics": ["accuracy"]}
+    with strategy_scope(strategy):
+        model = Traced(BertConfig(**CONFIG), **({"num_labels": 2} if options else {}))
+        set_weights(model)
+        options["gradient_accumulation_steps"] = parts
+        model.compile(keras.optimizers.SGD(0.05), loss=CASES[name][0], **options)
+        data = [batches_of(arrays, size=8) for _ in range(2)]
+        if is_filled:
+            data = [for_devices(each, batch_size=8, num_parts=parts) for each in data]
+        options = {"epochs": 2, "shuffle": False, "verbose": 0, "validation_data": data[1]}
+        logs = model.fit(data[0], **options).history
+    return training.weights_of(model) | logs, len(traces)
+
+
+@with_jax
+@pytest.mark.parametrize("name", ["of Keras", "cosent", "matryoshka", *RARE])
+def test_copied_rows_do_not_count_and_the_last_batch_needs_no_program(name):
+    parts = CASES[name][1]
+    expected, num_traces = trained_on_rows(name, "one", is_filled=False)
+    assert num_traces == 2  # the last of three batches has 5 rows
+    for strategy in ("one", "mirrored"):
+        found, num_traces = trained_on_rows(name, strategy, parts=parts)
+        assert_same(found, expected)
+        assert num_traces == 1
 
 
 @with_jax
@@ -86,8 +165,9 @@ class Runs:
         assert main([*self.command, "--output", str(folder / "tensorflow")]) == 0
         self.run_jax("jax")
 
-    def run_jax(self, name: str, **environment) -> None:
-        without_tensorflow([[*self.command, "--output", str(self.folder / name)]], **environment)
+    def run_jax(self, name: str, *changes: str, **environment) -> None:
+        command = [*self.command, *changes, "--output", str(self.folder / name)]
+        without_tensorflow([command], **environment)
 
     def assert_same(self, name: str, other: str, *, tolerance: float) -> None:
         """Compares the weights, each relative to its largest value, and the scores."""
@@ -121,9 +201,10 @@ def test_a_run_without_tensorflow_gives_its_weights_scores_and_curves(runs):
 
 
 @pytest.mark.slow
-def test_eight_devices_give_the_run_of_one(runs):
+def test_eight_devices_and_three_parts_give_the_run_of_one(runs):
     """Neither the training batches nor the held-out ones can be divided by eight."""
-    runs.run_jax("eight", XLA_FLAGS="--xla_force_host_platform_device_count=8")
+    environment = {"XLA_FLAGS": "--xla_force_host_platform_device_count=8"}
+    runs.run_jax("eight", "gradient_accumulation_steps=3", **environment)
     runs.assert_same("eight", "jax", tolerance=2e-6)
 
 

@@ -21,6 +21,7 @@ from bert_keras.config import BertConfig
 from bert_keras.data.batches import Batches
 from bert_keras.distribution import strategy as strategies
 from bert_keras.models.pretrainer import BertPretrainer
+from bert_keras.training import sentence_losses
 from bert_keras.training.callbacks import FitSettings
 from bert_keras.training.loop import fit_resumable, for_devices
 from bert_keras.training.losses import pretraining_losses, pretraining_metrics
@@ -68,6 +69,24 @@ def batches_to_continue():
     """Returns the same batches, and reading can start at any of them."""
     spec = keras.tree.map_structure(keras.ops.convert_to_tensor, next(batches()))
     return Batches(lambda first: islice(batches(), first, None), spec=spec, num_batches=NUM_STEPS)
+
+
+RANKING = sentence_losses.MultipleNegativesRankingLoss()
+LOSSES = {
+    "ranking": RANKING,
+    "cosent": sentence_losses.CoSENTLoss(),
+    "matryoshka": sentence_losses.MatryoshkaLoss(RANKING, dimensions=[16, 4]),
+}
+NUM_ROWS = 21  # in batches of 8; of the last 5 rows, the last of 4 replicas has none
+
+
+def rows(name, *, length=6):
+    random = np.random.default_rng(0)
+    shape = NUM_ROWS, 2 if name == "cosent" else 3, length
+    ids = random.integers(1, 50, shape, dtype="int32")
+    mask = (np.arange(length) < random.integers(2, length + 1, ids.shape[:2])[..., None]) * 1
+    x = {"input_ids": ids * mask, "input_mask": mask, "segment_ids": 0 * mask}
+    return {key: array.astype("int32") for key, array in x.items()}, random.random(NUM_ROWS)
 
 
 def data():

@@ -13,6 +13,7 @@ from bert_keras.downstream.predictor import Predictor
 from bert_keras.models.loading import load_model
 from bert_keras.runs.task_run import TaskRun
 from bert_keras.text.tokenizer import WordPieceTokenizer
+from bert_keras.training.tensorboard import read_curves
 from tests.factories import tiny_config, tiny_vocabulary
 from tests.under_jax import without_tensorflow
 
@@ -86,7 +87,8 @@ def outputs(folder, name: str, *, of: str) -> tuple[list[np.ndarray], dict]:
 def test_tasks_have_the_scores_of_tensorflow_also_after_a_kill(folder):
     without_tensorflow([finetune(folder, "classification", to="jax")], start=KILL)
     assert not (folder / "jax" / "classification" / "scores.json").exists()
-    without_tensorflow([finetune(folder, name, to="jax") for name in FILES])
+    eight = {"XLA_FLAGS": "--xla_force_host_platform_device_count=8"}  # for batches of four rows
+    without_tensorflow([finetune(folder, name, to="jax") for name in FILES], **eight)
     for name in FILES:
         assert main(finetune(folder, name, to="tensorflow")) == 0
         ours, scores = outputs(folder, name, of="tensorflow")
@@ -94,6 +96,10 @@ def test_tasks_have_the_scores_of_tensorflow_also_after_a_kill(folder):
         for one, other in zip(ours, theirs, strict=True):
             np.testing.assert_allclose(one, other, atol=1e-4, err_msg=name)
         assert jax_scores == pytest.approx(scores, abs=1e-4), name
+        curves = [read_curves(folder / each / name / "logs") for each in ("tensorflow", "jax")]
+        for tag in {*curves[0]["train"]} & {"loss/total", "accuracy"}:
+            both = [each["train"][tag] for each in curves]
+            np.testing.assert_allclose(*both, atol=1e-4, err_msg=f"{name} {tag}")
 
 
 def test_commands(folder):
