@@ -144,8 +144,8 @@ def _connect_processes() -> None:
         jax.distributed.initialize(None, *numbers, heartbeat_timeout_seconds=HEARTBEAT_TIMEOUT)
     except ValueError as error:
         raise InputError(
-            f"{error} Set JAX_COORDINATOR_ADDRESS=HOST:PORT of the first machine, JAX_NUM_PROCESSES"
-            " and JAX_PROCESS_ID, or start the command with SLURM or on a TPU pod"
+            f"{error}; set JAX_COORDINATOR_ADDRESS=HOST:PORT of the first machine, "
+            "JAX_NUM_PROCESSES and JAX_PROCESS_ID, or start the command with SLURM or on a TPU pod"
         ) from error
 
 
