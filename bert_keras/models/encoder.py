@@ -1,5 +1,6 @@
 """The encoder; `bert_keras.layers` explains the letters of tensor shapes."""
 
+from collections.abc import Mapping
 from functools import partial
 from typing import Any, NamedTuple
 
@@ -257,6 +258,11 @@ class BertEncoder(Pretrained):
         if self.pooler is not None:
             outputs["pooled_output"] = states.pooled_output
         return outputs
+
+    def predict(self, x: Any, *args, **kwargs):
+        if isinstance(x, (Mapping, list, tuple, str)):
+            check_inputs(x, self.config)
+        return super().predict(x, *args, **kwargs)
 
     @property
     def token_table(self):

@@ -161,7 +161,7 @@ def fitted(labels, x=(TEXTS * 4), model=None, **options):
 
 
 def test_fit_needs_no_compile_and_takes_names_of_labels(capsys, eagerly):
-    options = {"batch_size": 2, "validation_split": 0.25}
+    options = {"batch_size": 2, "validation_split": 0.25, "verbose": 2}
     model, history = fitted(names_of(LABELS * 4), **options)
     output = capsys.readouterr()
     assert "rising to 0.0001 over 1 step, then falling to 0 at step 12" in output.out
@@ -174,7 +174,7 @@ def test_fit_needs_no_compile_and_takes_names_of_labels(capsys, eagerly):
     assert model.optimizer.iterations == 2  # of a new schedule
     model.fit(data_set(TEXTS, LABELS), epochs=2, verbose=0)
     assert model.optimizer.iterations == 4
-    model.fit(TEXTS, LABELS, learning_rate=1e-5, verbose=0)
+    model.fit(TEXTS, LABELS, learning_rate=1e-5, verbose=2)
     assert "learning rate 1e-05, falling" in capsys.readouterr().out
     with pytest.raises(InputError):
         model.predict(TEXTS, batchsize=8)
