@@ -39,7 +39,13 @@ class GlobalLoss(keras.losses.Loss):
     def weighted_sum(
         self, y_true: Tensor, y_pred: Tensor, sample_weight: Tensor = None, is_copy: Tensor = None
     ):
-        """Returns the weighted sum over elements; if rows are counted, each row adds its mean."""
+        """Returns the weighted sum over elements; if rows are counted, each row adds its mean.
+
+        Args:
+            y_true, y_pred: The targets and the outputs, [B, ...].
+            sample_weight: The weights [B] or [B, ...], or None.
+            is_copy: bool [B], True for rows that only fill the batch, or None.
+        """
         options = {"is_copy": is_copy} if self.needs_whole_batch else {}
         losses = ops.cast(self.call(y_true, y_pred, **options), "float32")
         rank, dtype = len(losses.shape), getattr(sample_weight, "dtype", "")

@@ -59,7 +59,14 @@ class GlobalBatchModel(keras.Model):
         self.compile(**keras.saving.deserialize_keras_object(config))
         self.optimizer.build(self.trainable_variables)
 
-    def compute_loss(self, x=None, y=None, y_pred=None, sample_weight=None, training=True):
+    def compute_loss(
+        self,
+        x: Any = None,
+        y: Any = None,
+        y_pred: Any = None,
+        sample_weight: Any = None,
+        training: bool = True,
+    ):
         first = next(iter(_arrays(sample_weight)), None)
         is_part = first is None or isinstance(first, MicrobatchWeight)
         if keras.config.backend() == "jax" and not is_part:
