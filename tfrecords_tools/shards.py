@@ -18,14 +18,14 @@ _BATCH_RECORDS = 1024  # masked and encoded at once; their arrays fit a processo
 
 
 class Sequences(NamedTuple):
-    """N sequences with M spans in the order of the records; the spans of each are adjacent."""
+    """N sequences and their M spans, both in the order of the records (also called rows)."""
 
     starts: np.ndarray  # int64 [M], token indices in the store
     lengths: np.ndarray  # int64 [M], in tokens
     bounds: np.ndarray  # int64 [N+1]: the first span of each sequence, and M
     labels: np.ndarray  # int64 [N]
     rows: np.ndarray  # int64 [N], ascending: the record of each sequence
-    columns: np.ndarray  # int64 [N]: the position in the record at which it begins
+    columns: np.ndarray  # int64 [N]: the position of its [CLS] in the record
 
     @property
     def num_rows(self) -> int:
@@ -79,6 +79,7 @@ class WriteShard:
 
 def _sequence_sizes(lengths: np.ndarray, bounds: np.ndarray, *, num_separators: int) -> np.ndarray:
     """Returns int64 [N]: the number of positions of each sequence, special tokens included."""
+    # 2 = [CLS] and the last [SEP]; the sum counts one separator too many in each sequence.
     return 2 - num_separators + np.add.reduceat(lengths + num_separators, bounds[:-1])
 
 
@@ -102,7 +103,7 @@ def arrange_sequences(
     spans, bounds = _reorder_spans(np.append(first_spans, len(table.instances)), order)
     starts, lengths = table.starts[spans], table.ends[spans] - table.starts[spans]
     sizes = _sequence_sizes(lengths, bounds, num_separators=num_separators)
-    # The longer text of a pair loses tokens at both ends: a random number of them at its start.
+    # Only pairs can be too long. Their longer text loses a random part of the tokens at its start.
     first_of_long = bounds[:-1][sizes > schema.max_length]
     pairs = np.stack([first_of_long, first_of_long + 1])  # int [2, P], indices of spans
     limit = schema.max_length - 2 - num_separators
@@ -132,16 +133,16 @@ def record_features(
     """Returns the features of a batch of records.
 
     Args:
-        tokens: The ids of all spans, int [M], as `tfrecords_tools.tokens` writes them.
+        tokens: The ids of all spans, concatenated, as `tfrecords_tools.tokens` writes them.
         schema: The features of a record and their sizes.
         vocabulary: The vocabulary of the ids.
         masker: Masks the ids, or None to leave them unmasked.
         generator: The source of the masks.
     """
-    size, num_separators = len(vocabulary), vocabulary.specials.num_separators
+    vocab_size, num_separators = len(vocabulary), vocabulary.specials.num_separators
     lengths, first_spans = sequences.lengths, sequences.bounds[:-1]
     num_spans = np.diff(sequences.bounds)  # of each sequence
-    # For each of M spans: its index in its sequence, and its first position after the [CLS].
+    # For each of M spans: its index in its sequence, and the positions between it and the [CLS].
     index_in_sequence = np.arange(len(lengths)) - np.repeat(first_spans, num_spans)
     num_before = np.cumsum(lengths + num_separators) - lengths - num_separators
     offsets = num_before - np.repeat(num_before[first_spans], num_spans)
@@ -157,8 +158,8 @@ def record_features(
     values = packing.pack_spans(tokens, spans, vocabulary=vocabulary, **shape)
     is_continuation = None
     if masker and masker.policy.unit == "word":  # see `tfrecords_tools.tokens` on raised ids
-        is_continuation = values["input_ids"] >= size
-        values["input_ids"] -= is_continuation * np.int32(size)
+        is_continuation = values["input_ids"] >= vocab_size
+        values["input_ids"] -= is_continuation * np.int32(vocab_size)
     if schema.is_packed:
         values |= packing.packing_features(values, cls_id=vocabulary.cls_id)
     if masker:
@@ -166,6 +167,7 @@ def record_features(
     if schema.has_labels and not schema.is_packed:
         values["next_sentence_labels"] = sequences.labels[:, None]
     elif schema.has_labels:
+        # `searchsorted` returns the index of the first sequence in the same row.
         index_in_row = np.arange(len(first_spans)) - np.searchsorted(sequences.rows, sequences.rows)
         for name, value, dtype in (
             ("next_sentence_labels", sequences.labels, np.int64),
@@ -180,7 +182,7 @@ def record_features(
 def _reorder_spans(bounds: np.ndarray, order: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
     """Returns the indices of the spans in the new order of the sequences, and the new bounds.
 
-    `bounds` and `order` are the first span of each sequence, and the sequences in their new order.
+    `bounds` are those of `Sequences`; `order` has the indices of the sequences in the new order.
     """
     counts = np.diff(bounds)[order]
     starts = np.cumsum(counts) - counts
@@ -190,7 +192,7 @@ def _reorder_spans(bounds: np.ndarray, order: np.ndarray) -> tuple[np.ndarray, n
 def _fill_rows(
     sizes: np.ndarray, *, length: int, most: int, generator: np.random.Generator
 ) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-    """Distributes sequences of int [N] `sizes` over rows with at most `most` sequences.
+    """Distributes sequences of int [N] `sizes` over rows of `length` with at most `most` each.
 
     A row gets the largest remaining sequence, and then repeatedly the largest that still fits. The
     order of rows, and of sequences in a row, is random. Returns the sequences in their new order,
@@ -199,7 +201,7 @@ def _fill_rows(
     of_size: list[list[int]] = [[] for _ in range(length + 1)]
     for index, size in enumerate(sizes.tolist()):
         of_size[size].append(index)
-    # Bit n is set while there are sequences of size n.
+    # Bit n is set while there are sequences of size n. (2 << space) - 1 has the bits 0 to `space`.
     remaining_sizes = sum(1 << size for size, indices in enumerate(of_size) if indices)
     rows: list[list[int]] = []
     while remaining_sizes:

@@ -85,7 +85,7 @@ class EncodedTexts(Encoded):
     def batch(self, rows: np.ndarray) -> tuple:
         sequences_BG = rows[:, None] * self.num_sequences + np.arange(self.num_sequences)
         texts = [[text[index] for index in sequences_BG.ravel().tolist()] for text in self.texts]
-        limits = {"max_length": self.max_length, "num_columns": num_columns}
+        limits = {"max_length": self.max_length, "choose_length": num_columns}
         inputs = pack(*texts, vocabulary=self.vocabulary, **limits)
         if self.num_sequences > 1:
             shape = (*sequences_BG.shape, -1)

@@ -37,15 +37,15 @@ PACKING_FEATURES = ("position_ids", "sequence_ids")  # int64 [T]
 LABEL_POSITIONS_FEATURE = "next_sentence_positions"  # int64 [S], the [CLS]s, padded with 0
 LABEL_WEIGHTS_FEATURE = "next_sentence_weights"  # float32 [S], 0 where padded
 _PACKED_LABEL_FEATURES = (LABEL_POSITIONS_FEATURE, LABEL_WEIGHTS_FEATURE)
-_FLOATS = (WEIGHTS_FEATURE, LABEL_WEIGHTS_FEATURE)
+_FLOAT_FEATURES = (WEIGHTS_FEATURE, LABEL_WEIGHTS_FEATURE)
 SHORTEST_RECORD = 5  # [CLS] A [SEP] B [SEP]
-_PREFIX = 16  # the number of first bytes of a feature that state its name and its size
+_KEY_SIZE = 16  # first bytes of a feature: its size, its name's size, and how the name begins
 LONGEST_RECORD = 2**16  # positions; a batch of 1,024 records then takes 0.5 GB for each feature
 
 
 @dataclass(frozen=True)
 class PretrainingSchema:
-    """The features of the records of a file; raises InputError for a field that is too small."""
+    """The features of the records of a file; raises InputError for a field that is out of range."""
 
     max_length: int = 128  # positions of a record (T)
     # Predictions of a record (P). With 0, records hold plain ids and are masked when they are read.
@@ -100,7 +100,7 @@ class PretrainingSchema:
 
 def feature_type(name: str) -> int:
     """Returns the type of a feature's values, `FLOATS` or `INTEGERS`."""
-    return FLOATS if name in _FLOATS else INTEGERS
+    return FLOATS if name in _FLOAT_FEATURES else INTEGERS
 
 
 def read_schema(path: StrPath) -> PretrainingSchema:
@@ -208,6 +208,7 @@ def encode_varint(value: int) -> bytes:
 @cache
 def feature_head(name: str, value_type: int, length: int) -> bytes:
     """Returns the bytes before `length` bytes of values: Features.feature {key, Feature{list}}."""
+    # 0x0a and 0x12 are the tags of the fields 1 and 2, which a size and as many bytes follow.
     values = b"\x0a" + encode_varint(length)
     value_list = bytes([value_type << 3 | 2]) + encode_varint(len(values) + length) + values
     key = b"\x0a" + encode_varint(len(name)) + name.encode()
@@ -235,7 +236,7 @@ def _fields(message: bytes) -> Iterator[tuple[int, bytes]]:
     while start < len(message):
         tag, start = _read_varint(message, start)
         wire_type = tag & 7
-        if wire_type == 2:  # bytes after their number
+        if wire_type == 2:  # a size, and as many bytes
             size, start = _read_varint(message, start)
             end = start + size
         elif wire_type == 0:  # a varint
@@ -291,7 +292,7 @@ class RecordParser:
             array = None if is_float else _integers(values, length)
             if is_float and set(map(len, values)) == {4 * length}:
                 array = np.frombuffer(b"".join(values), "<f4").reshape(-1, length)
-            # `_integers` returns None for a negative integer.
+            # Integers are never negative here. NaN is not below the limit either.
             if array is None or not array.max() < limit or (is_float and array.min() < 0):
                 raise ValueError(f"{name} is not {counted(length, 'number')} from 0 to {limit - 1}")
             features[name] = array.astype("float32" if is_float else "int32", copy=False)
@@ -302,7 +303,7 @@ class RecordParser:
         values_of, head = {}, _head_of_example(len(record))
         position = len(head) if record.startswith(head) else 0
         for _ in self._lengths:
-            feature = self._seen.get(record[position : position + _PREFIX])
+            feature = self._seen.get(record[position : position + _KEY_SIZE])
             if feature is None or not record.startswith(feature[0], position):
                 break
             head, name, size = feature
@@ -316,19 +317,19 @@ class RecordParser:
             value_type, values = features.get(name, (expected_type, b""))
             values_of[name] = values if value_type == expected_type else b""
             head = feature_head(name, expected_type, len(values))
-            self._seen[head[:_PREFIX]] = head, name, len(head) + len(values)
+            self._seen[head[:_KEY_SIZE]] = head, name, len(head) + len(values)
         return values_of
 
 
 @cache
 def _head_of_example(size: int) -> bytes:
-    """Returns the bytes before the features of an example of `size` bytes."""
+    """Guesses the bytes before the features of an example of `size` bytes; `_split` checks them."""
     encode = encode_varint
     return b"\x0a" + encode(max(0, size - 1 - len(encode(size))))
 
 
 def _integers(values: list[bytes], length: int) -> np.ndarray | None:
-    """Decodes varints, [B, length]; returns None if a row does not have `length` of them."""
+    """Decodes varints, [B, length]; None if a row has another number of them or a negative one."""
     data = np.frombuffer(b"".join(values), np.uint8)
     last = np.flatnonzero(data < 128)  # the index of the last byte of each varint
     row_ends = np.cumsum(np.fromiter(map(len, values), np.int64, len(values)))
@@ -388,7 +389,7 @@ def serialize(features: dict[str, np.ndarray]) -> list[bytes]:
         else:
             value_type, encoded = INTEGERS, encode_varints(values)
         parts += [_encode_sizes(partial(feature_head, name, value_type), encoded.sizes), encoded]
-    sizes = sum(each.sizes for each in parts) + np.zeros(num_rows, np.int64)
+    sizes = sum(each.sizes for each in parts) + np.zeros(num_rows, np.int64)  # int [B]
     parts.insert(0, _encode_sizes(lambda size: b"\x0a" + encode_varint(size), sizes))
     ends = (sizes + parts[0].sizes).cumsum().tolist()
     # Joins the parts along their columns, and then takes the used bytes of all rows.
@@ -418,7 +419,7 @@ def encode_varints(values: np.ndarray) -> EncodedRows:
         if byte + 1 < size:
             rest >>= 7
             np.greater(rest, 0, out=used[..., byte + 1])
-            # The highest bit of a byte tells whether another byte follows.
+            # The highest bit tells that another byte follows: it is set, and cleared if none does.
             data[..., byte] |= 128
             data[..., byte] ^= (~used[..., byte + 1]).view(np.uint8) << 7
     return EncodedRows(data.reshape(len(data), -1), used.reshape(len(used), -1))

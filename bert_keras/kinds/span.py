@@ -6,7 +6,7 @@ import unicodedata
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, fields, replace
 from functools import cached_property
-from operator import index as index_of
+from operator import index as as_int
 from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple
 
 import numpy as np
@@ -145,9 +145,9 @@ def predict_answers(
                 break
         n_best = list(logits_by_text.items())
         score = sum(n_best[0][1]) if n_best else float(np.finfo(np.float32).min)
-        of_windows = [outputs[row] for row in windows.of_question(index)]
-        of_cls = [(float(each["start"][0]), float(each["end"][0])) for each in of_windows]
-        no_answer = min(of_cls, key=sum)
+        window_outputs = [outputs[row] for row in windows.of_question(index)]
+        cls_logits = [(float(each["start"][0]), float(each["end"][0])) for each in window_outputs]
+        no_answer = min(cls_logits, key=sum)
         null_odds = None
         if settings.allows_no_answer:
             null_odds = sum(no_answer) - score
@@ -204,7 +204,8 @@ def find_best_spans(
         end_T = outputs[row]["end"][passage].astype(np.float64)
         offsets_T2 = windows.offsets[passage_starts[index] :][:length]
         is_blank_T = np.diff(num_visible_before[offsets_T2], axis=1)[:, 0] == 0
-        start_T[is_blank_T | ~has_max_context[index]] = end_T[is_blank_T] = -np.inf
+        start_T[is_blank_T | ~has_max_context[index]] = -np.inf
+        end_T[is_blank_T] = -np.inf
         padded_end = np.concatenate([end_T, np.full(max_answer_length, -np.inf)])
         following_ends = np.lib.stride_tricks.sliding_window_view(padded_end, max_answer_length)
         tokens.append(passage_starts[index] + np.arange(length))
@@ -255,8 +256,8 @@ class Span(Kind):
         labels = [None] * len(columns[0]) if labels is None else as_list(labels)
         for index, (text, context, label) in enumerate(zip(*columns, labels, strict=True)):
             location = f"text [{index}]"
-            try:
-                answers = tuple(Answer("".join([a]), index_of(start)) for start, a in _pairs(label))
+            try:  # `join` and `as_int` raise TypeError for values of other types
+                answers = tuple(Answer("".join([a]), as_int(start)) for start, a in _pairs(label))
             except (KeyError, TypeError, ValueError) as error:
                 expected = 'None or (first character, answer), such as (14, "at the bridge")'
                 raise InputError(f"{location} has {quoted(label)}; expected {expected}") from error
@@ -271,7 +272,7 @@ class Span(Kind):
         return span_losses()
 
     def answers(self, columns: Sequence[list], rows: Any, outputs: Sequence):
-        settings = replace(self.settings, num_best=2)  # only the best candidate is returned
+        settings = replace(self.settings, num_best=2)  # the least in 2.0; only the best is used
         return [
             {
                 "answer": each.text,
@@ -302,7 +303,7 @@ class Span(Kind):
 
         errors, pairs = [], []
         for question, prediction in zip(examples, predictions, strict=True):
-            score = task.score([question], [prediction])[task.score_of_one]
+            score = task.score([question], [prediction])[task.question_metric]
             text = prediction.text
             pairs.append((ANSWER if question.answers else NONE, ANSWER if text else NONE))
             if score == 1.0:
@@ -315,7 +316,7 @@ class Span(Kind):
         matrix = []
         if task.allows_no_answer:
             matrix = [confusion_matrix("Answer or none", pairs, [ANSWER, NONE])]
-        title = task.score_of_one.replace("_", "-").upper()
+        title = task.question_metric.replace("_", "-").upper()
         columns = ["question and context", "gold", "predicted", "probability", title]
         order = "the largest errors first; gold answers are green, predicted red, both violet"
         return Findings(matrix, columns, errors, order)

@@ -10,8 +10,8 @@ from keras import ops
 from bert_keras.layers import Tensor
 from bert_keras.layers.primitives import IS_JAX, PADDING_SCORE, BertLayer, Dropout, softmax
 
-# Bias of tokens outside of the window of local attention. It is far below PADDING_SCORE, so that a
-# query whose window has only padding attends to this padding, in BlockPattern as in FullPattern.
+# Bias of tokens outside the window of local attention. Twice PADDING_SCORE makes a query whose
+# window has only padding attend to that padding, so that BlockPattern and FullPattern agree.
 FAR_SCORE = 2 * PADDING_SCORE
 OUTSIDE_ID = -1  # sequence id of the positions before and after a row
 LEAST_BLOCK = 32  # tokens in a block of local attention; smaller matrix products are slow
@@ -48,7 +48,10 @@ class KernelPattern(AttentionPattern):
 
 
 def find_tokens(input_mask_BT: Tensor) -> UnpaddedTokens:
-    """Finds the tokens of a batch. The first position of a row is a token even if it is masked."""
+    """Finds the tokens of a batch. The first position of a row counts as one even if it is masked.
+
+    Otherwise, padding at the start of a row would repeat a token of the row before.
+    """
     is_first_T = ops.arange(ops.shape(input_mask_BT)[1]) == 0
     is_token_BT = ops.logical_or(input_mask_BT > 0, is_first_T)
     is_token = ops.reshape(is_token_BT, (-1,))
@@ -239,8 +242,8 @@ class SelfAttention(BertLayer):
 
     def _swap_heads(self, x):
         """Transposes [B, T, N, H] to [B, N, T, H], and back."""
-        # On a CPU, TensorFlow transposes float32 by oneDNN, which is slow for few tokens, and
-        # float64 by itself. So two float32 values are transposed as one float64 value.
+        # On a CPU, TensorFlow transposes float32 with oneDNN, which is slow for few tokens, but
+        # float64 without it. So two float32 values are transposed as one float64 value.
         bits = int(keras.backend.standardize_dtype(x.dtype)[-2:])  # "float32" -> 32
         can_view_as_double = x.shape[-1] * bits % 64 == 0
         is_on_cpu = not (IS_JAX or keras.distribution.list_devices("gpu"))
@@ -250,6 +253,7 @@ class SelfAttention(BertLayer):
 
     def _attend_in_blocks(self, hidden, pattern, *, training):
         num_blocks, batch, _, block_size, _ = ops.shape(pattern.bias)
+        # T is not in the shape of the bias, whose last block may be longer than the row.
         if pattern.rotation is not None:
             length = ops.shape(pattern.rotation)[-3]  # of [T, 1, 2 x H] or [B, T, 1, 2 x H]
         else:
@@ -300,7 +304,7 @@ class SelfAttention(BertLayer):
         return rotate(query, pattern.rotation), rotate(key, pattern.rotation), value
 
     def _attend(self, query_BNTH, key_BNTH, value_BNTH, bias, *, training):
-        """Returns context and probabilities; in blocks, T is Q for queries and 3 x Q for keys."""
+        """Returns context and probabilities; in blocks, B is A, and T is Q or (keys) 3 x Q."""
         precise = keras.backend.result_type(self.compute_dtype, "float32")
         # With the scale before the product, oneDNN fuses scale, product and bias.
         query_BNTH = query_BNTH * (1.0 / math.sqrt(query_BNTH.shape[-1]))

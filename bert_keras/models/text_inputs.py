@@ -57,6 +57,7 @@ class TextInputs(Pretrained):
     def compile(self, optimizer: Any = "rmsprop", loss: Any = None, *args, **kwargs):
         """Configures the training as Keras does; warns if a loss expects probabilities."""
         for each in keras.tree.flatten(loss):
+            # Keras builds a loss that is given by its name with from_logits=False.
             is_named = isinstance(each, str) and each.lower().endswith("crossentropy")
             if is_named or getattr(each, "from_logits", True) is False:
                 name = getattr(each, "name", each)
@@ -140,7 +141,8 @@ class TextInputs(Pretrained):
         encoded_sets: list[Encoded] = []  # `print_num_truncated` counts their truncated texts
 
         # Reading texts and labels may raise an error, so the model is changed only afterwards.
-        kind, columns = self._kind(), columns_of(x) if is_text(x) else ()
+        kind = self._kind()
+        columns = columns_of(x) if is_text(x) else ()
         if columns:
             kind = self._text_kind() if y is None else self._text_kind().for_labels(y)
             rows = text_rows.encode_rows(self, kind, columns, y, sample_weight)
@@ -150,15 +152,15 @@ class TextInputs(Pretrained):
             steps_per_epoch = steps_per_epoch or -(-len(train_indices) // size)
             weight_by_label_id = text_rows.weights_by_id(kind, class_weight)
             fit_arguments = _text_arguments(rows, train_indices, weight_by_label_id, size, shuffle)
-            if len(validation_indices):
+            if len(validation_indices):  # then the caller gave no validation_data
                 batches = text_rows.ordered_batches(rows, validation_indices, validation_size)
-                validation_data = batches.for_fit()
+                validation_data = batches.for_fit()  # `_encode_validation` keeps encoded batches
         else:
             fit_arguments = self._other_arguments(kind, x, y, sample_weight, class_weight)
             if held_out and not isinstance(fit_arguments["x"], Mapping):
                 raise InputError("validation_split needs texts or arrays; pass validation_data")
             fit_arguments |= {"batch_size": batch_size, "shuffle": shuffle}
-            fit_arguments["validation_split"] = validation_split
+            fit_arguments["validation_split"] = held_out
         if validation_data is not None:
             sets, validation_data = self._encode_validation(kind, validation_data, validation_size)
             fit_arguments["validation_data"] = validation_data
@@ -170,7 +172,7 @@ class TextInputs(Pretrained):
             text = self._compile_default(kind, steps, learning_rate)
             if verbose != 0:
                 print_field("compiled", text)
-        if columns:  # names of more or fewer columns are dropped
+        if columns:  # stored names for another number of columns are dropped
             names = kind.metadata.text_columns
             names = names if len(names) == len(columns) else ()
             self.metadata = dataclasses.replace(kind.metadata, text_columns=names)
@@ -218,7 +220,7 @@ class TextInputs(Pretrained):
             With `return_dict`, a dict of these values by name, such as `loss` and `accuracy`.
         """
         is_called_by_fit = "_use_cached_eval_dataset" in kwargs
-        for name in () if is_called_by_fit else kwargs:
+        for name in kwargs if not is_called_by_fit else ():
             check_argument(name, inspect.signature(self.evaluate).parameters, function="evaluate")
         check_count("batch_size", batch_size)
         _check_callbacks(callbacks)
@@ -342,10 +344,11 @@ class TextInputs(Pretrained):
             ranks[function] = rank
 
     def _kind(self) -> Kind:
+        """Returns the instance of `self.kind` with the metadata and tokenizer of the model."""
         return self.kind(self.stored_metadata(self.tokenizer), self.tokenizer)
 
     def _text_kind(self) -> Kind:
-        """Returns the instance of `self.kind` that reads texts for the model."""
+        """Same as `_kind`, but raises InputError if the model has no tokenizer."""
         if self.tokenizer is None:
             hint = "set model.preprocessor = Preprocessor(tokenizer, max_length=128)"
             found = f"this {type(self).__name__} has no tokenizer for texts"
@@ -386,7 +389,10 @@ class TextInputs(Pretrained):
         return {"x": x, "y": y, "sample_weight": sample_weight, "class_weight": weight_by_label_id}
 
     def _encode_or_check(self, x, y=None, weights=None, *, label_kind: Kind | None = None) -> tuple:
-        """Returns inputs, targets, weights; checks labels in batches only with a `label_kind`."""
+        """Returns inputs, targets and weights as Keras takes them, and checks them.
+
+        `label_kind` is the kind that the labels of batches must fit; None leaves them unchecked.
+        """
         if is_text(x) and y is None:
             return self._text_kind().preprocessor(x), None, weights
         if is_text(x):
@@ -401,16 +407,16 @@ class TextInputs(Pretrained):
             weights = finite_numbers(weights, name="sample_weight", least=0)
         return x, y, weights
 
-    def _encode_batches(self, x, label_kind: Kind | None, *labels_and_weights):
+    def _encode_batches(self, x, label_kind: Kind | None, y, sample_weight):
         """Maps a `tf.data.Dataset` of texts to inputs, or checks the first batch of an iterable."""
         first, x = _first_batch(x)
         texts, labels, weights = keras.utils.unpack_x_y_sample_weight(first)
         are_texts, is_dataset = is_text(texts), hasattr(x, "element_spec")
-        columns = keras.tree.flatten(texts) if are_texts and is_dataset else ()
-        is_batched = is_dataset and all(column.shape.rank != 0 for column in columns)
-        if any(each is not None for each in labels_and_weights):
+        specs = keras.tree.flatten(texts) if are_texts and is_dataset else ()
+        can_map = is_dataset and all(spec.shape.rank != 0 for spec in specs)  # not single texts
+        if y is not None or sample_weight is not None:
             raise InputError("leave out y and sample_weight: the batches of x have the labels")
-        if is_text(labels) or (are_texts and not is_batched):
+        if is_text(labels) or (are_texts and not can_map):
             found = f"the {type(x).__name__} yields {quoted(first)}"
             expected = "(texts, ids), as dataset.batch(32) does, or (preprocessor(texts), ids)"
             raise InputError(f"{found}; expected {expected}; texts may be a pair (firsts, seconds)")

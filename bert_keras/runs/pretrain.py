@@ -90,9 +90,9 @@ def pretrain(
     recipe, distillation = pretrain_settings(recipe, teacher=teacher, changes=changes)
     sources = {"records": records, "teacher": distillation}
     inputs = PretrainInputs(recipe, pretrained=pretrained, **sources)
-    if (first := first_part(recipe)) is not None:  # raises errors before the run claims a folder
-        part = PretrainInputs(first, pretrained=pretrained, **sources)
-        is_causal = (part.task.is_causal, inputs.task.is_causal)
+    if (first_recipe := first_part(recipe)) is not None:  # errors before the run claims a folder
+        first_inputs = PretrainInputs(first_recipe, pretrained=pretrained, **sources)
+        is_causal = (first_inputs.task.is_causal, inputs.task.is_causal)
         check_fit({"is_causal": is_causal}, source="first_changes", remedy="change the objective")
     settings = {"files": inputs.file_states(), "records": os.path.realpath(records)}
     if (starting_point := inputs.starting_point) is not None:
@@ -102,9 +102,9 @@ def pretrain(
     settings |= dataclasses.asdict(recipe)
     with outcome.claimed_output(output, settings) as folder:
         scores = outcome.finished_scores(folder)
-        if scores is None and first is not None:
+        if scores is None and first_recipe is not None:
             paths = {"records": records, "output": folder / "first", "pretrained": pretrained}
-            model = pretrain(first, **paths, teacher=distillation).model
+            model = pretrain(first_recipe, **paths, teacher=distillation).model
             seed = (recipe.seed + 1) % 2**32  # another order of rows
             second = dataclasses.replace(recipe, seed=seed)
             inputs = PretrainInputs(second, pretrained=model, **sources)
@@ -116,8 +116,8 @@ def pretrain(
 def _train(inputs: PretrainInputs, output: Path) -> dict:
     """Trains in a claimed output folder; returns the scores as `pretrain` does."""
     recipe = inputs.recipe
-    trained = build_pretrainer(inputs)
-    model = trained.student if isinstance(trained, Distiller) else trained
+    pretrainer = build_pretrainer(inputs)
+    model = pretrainer.student if isinstance(pretrainer, Distiller) else pretrainer
     held_out = inputs.held_out_batches()
     settings = FitSettings(
         stage="pretrain",
@@ -128,12 +128,12 @@ def _train(inputs: PretrainInputs, output: Path) -> dict:
         keep_checkpoints=recipe.keep_checkpoints,
         batch_size=recipe.batch_size,
         tokens_per_example=inputs.tokens_per_example,
-        flops_per_example=_flops_per_example(inputs, model),
+        flops_per_example=_model_flops(inputs, model),
         max_skipped=recipe.max_skipped,
     )
     board = [NormsByLayer()]
     with input_errors():
-        fit_resumable(trained, inputs.training_batches, settings, held_out=held_out, board=board)
+        fit_resumable(pretrainer, inputs.training_batches, settings, held_out=held_out, board=board)
         scores = {"parameters": model.count_params(), "steps": recipe.end}
         if held_out is not None:
             scores |= evaluate_pretrainer(model, held_out, task=inputs.task)
@@ -147,21 +147,21 @@ def _train(inputs: PretrainInputs, output: Path) -> dict:
         metadata=inputs.metadata,
         vocabulary=inputs.vocabulary,
         overwrite=True,  # a run that was killed may have written it
-        state=training_state(trained) if recipe.last_step else None,
+        state=training_state(pretrainer) if recipe.last_step else None,
         sections=sections | {"Scores on held-out records": scores},
     )
     return outcome.write_scores(output, scores)
 
 
-def _flops_per_example(inputs: PretrainInputs, model: TaskModel) -> int:
-    """Returns the operations of model and teacher for an example, or 0 without predictions."""
+def _model_flops(inputs: PretrainInputs, model: TaskModel) -> int:
+    """Returns the operations of model and teacher for a record; 0 (no curve) without masked LM."""
     sizes = inputs.schema.max_length, inputs.num_predictions
     if not inputs.num_predictions:
         return 0
     *others, encoder = model.encoders  # the last encoder predicts masked tokens
     flops = flops_per_example(encoder.config, *sizes)
     flops += sum(flops_per_example(each.config, sizes[0], 0) for each in others)
-    if inputs.teacher is not None:
+    if inputs.teacher is not None:  # it computes only the forward pass, a third of a step
         flops += flops_per_example(inputs.teacher.checkpoint.metadata.config, *sizes) // 3
     return flops
 
@@ -181,11 +181,11 @@ def build_pretrainer(inputs: PretrainInputs) -> TaskModel | Distiller:
         print(model.load_report, start, sep="\n")
     for encoder in model.encoders:
         encoder.gradient_checkpointing = recipe.gradient_checkpointing
-    trained: TaskModel | Distiller = model
+    pretrainer: TaskModel | Distiller = model
     if inputs.teacher is not None:
-        trained = inputs.teacher.teach(model, metadata=metadata)
+        pretrainer = inputs.teacher.teach(model, metadata=metadata)
     steps = {"num_steps": recipe.num_steps, "num_warmup_steps": recipe.num_warmup_steps}
-    trained.compile(
+    pretrainer.compile(
         optimizer=OPTIMIZERS[recipe.optimizer](
             SCHEDULES[recipe.schedule](recipe.learning_rate, **steps),
             weight_decay_rate=recipe.weight_decay_rate,
@@ -199,8 +199,8 @@ def build_pretrainer(inputs: PretrainInputs) -> TaskModel | Distiller:
         gradient_accumulation_steps=recipe.gradient_accumulation_steps,
     )
     if start is not None and start.state is not None:
-        load_training_state(trained, start.state, new=start.new_parts)
-    return trained
+        load_training_state(pretrainer, start.state, new=start.new_parts)
+    return pretrainer
 
 
 def forecast(recipe: PretrainRecipe, **sources: Any) -> str:
@@ -284,7 +284,7 @@ def flops_per_example(config: BertConfig, length: int, num_predictions: int) -> 
         context = min(length, config.local_window + 1) if config.is_local(index) else length
         forward += 4 * length * context * size
     if config.has_pooler:
-        forward += 2 * size**2 + 4 * size
+        forward += 2 * size**2 + 4 * size  # the pooler and the two logits of the next sentence
     embedding = config.embedding_size or size
     forward += num_predictions * (2 * size * embedding + 2 * embedding * config.vocab_size)
     if config.embedding_size:

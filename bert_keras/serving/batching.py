@@ -26,7 +26,7 @@ _SHORT_ROW = 64
 _MIN_LENGTH_BITS = 6
 # A request that cannot be split may have this many times the positions of a normal run.
 _MAX_UNSPLIT_FACTOR = 16
-RETURN_SHARE = 0.1  # of the time of a run; the queue waits for the next requests of its clients
+RETURN_SHARE = 0.1  # of a run's time: how long the queue then waits for its clients to send again
 _ALL = ...  # as an index, all rows
 
 
@@ -93,7 +93,7 @@ class Batcher:
         self._closed = False
         self._num_live_threads = model.num_threads
         self._started: dict[int, float] = {}  # thread -> when its present run started
-        self._num_expected_clients = 0  # of the last run that may send again
+        self._num_expected_clients = 0  # of the last run that have not sent again
         self._wait_deadline = 0.0  # when the queue stops waiting for them
         new_thread = partial(threading.Thread, target=self._work, name="batcher", daemon=True)
         self._threads = [new_thread() for _ in range(model.num_threads)]
@@ -109,14 +109,15 @@ class Batcher:
         has_texts = any(each.dtype == object for each in tensors.values())
         if has_texts and _BYTES_PER_POSITION * (longest - 1) > max_text_bytes:
             raise Refusal(f"A text has more than {max_text_bytes} bytes; divide it", status=413)
-        num_rows = {len(each) for each in lengths}
-        if self.model.is_row_wise(signature_name, tensors) and len(num_rows) == 1 and max(num_rows):
+        row_counts = {len(each) for each in lengths}
+        is_row_wise = self.model.is_row_wise(signature_name, tensors)
+        if is_row_wise and len(row_counts) == 1 and max(row_counts):
             self._split(request, np.maximum.reduce(lengths))
         else:
             max_rows = _MAX_UNSPLIT_FACTOR * self._max_positions // longest
             max_rows = max(max_rows, self._limits.max_batch_size)
-            if max(num_rows) > max_rows:
-                found = f"The request has {max(num_rows)} rows, which run together"
+            if max(row_counts) > max_rows:
+                found = f"The request has {max(row_counts)} rows, which run together"
                 raise Refusal(f"{found}; expected at most {max_rows} of this length")
             request.parts.append(_Part(request))
         request.num_open = len(request.parts)
@@ -183,18 +184,19 @@ class Batcher:
             return None
 
     def _seconds_to_wait(self) -> float:
-        """Returns how long the queue waits for requests that could share the next run."""
+        """Returns how long to wait for requests that could share the next run; needs the lock."""
         if self._closed:
             return 0
         if not self._queue:
             return threading.TIMEOUT_MAX
-        # The latest run that is still running may end soon, and the queue then shares a run.
+        # A run that is not long yet may end soon, and the queue can then share the next run.
         starts_at = max((start + _LONG_RUN for start in self._started.values()), default=0.0)
         if self._num_expected_clients > 0 and len(self._queue) < self._limits.max_batch_size:
             starts_at = max(starts_at, self._wait_deadline)
         return max(0, starts_at - time.monotonic())
 
     def _batch_with(self, first: _Part) -> list[_Part]:
+        """Takes parts that can share a run with `first` from the queue; needs the lock."""
         batch, others = [first], deque()
         if first.key is not None:
             num_free = first.max_rows - len(first.rows)

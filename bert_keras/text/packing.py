@@ -121,7 +121,7 @@ def span_indices(starts: np.ndarray, lengths: np.ndarray) -> np.ndarray:
 
 
 def flatten(texts: Sequence[Sequence[int]]) -> tuple[np.ndarray, np.ndarray]:
-    """Returns the concatenated ids of all texts, int32 [M], and the ids per text, int64 [N]."""
+    """Returns the concatenated ids of all texts, int32 [M], and their lengths, int64 [N]."""
     lengths = np.fromiter(map(len, texts), np.int64, len(texts))
     return np.fromiter(chain.from_iterable(texts), np.int32, int(lengths.sum())), lengths
 
@@ -131,16 +131,17 @@ def truncated_lengths(
 ) -> tuple[Any, Any]:
     """Returns the lengths of texts A and B after they are cut to `limit` tokens together.
 
-    The result is the same as if single tokens were removed from the longer text until both fit
-    (google-research/bert `truncate_seq_pair`).
+    The result is the same as if single tokens were removed from the longer text, B if both are
+    equally long, until both fit (google-research/bert `truncate_seq_pair`).
 
     Args:
         length_a, length_b: Integers or arrays.
         limit: The largest sum of both lengths.
-        shortens_first: Which of two equally long texts loses a token: A as in transformers, or B
-            as in google-research/bert.
+        shortens_first: Whether to cut as the library `tokenizers` (transformers): if both texts are
+            cut and `limit` is odd, the longer text keeps the extra token, B if both are equally
+            long. Otherwise A keeps it.
     """
-    # If both texts are cut and `limit` is odd, A gets the extra token where this is 1.
+    # 1 if A keeps the extra token of an odd `limit` when both texts are cut, otherwise 0.
     extra = length_a > length_b if shortens_first else 1
     truncated_a = np.minimum(length_a, np.maximum(limit - length_b, (limit + extra) // 2))
     return truncated_a, np.minimum(length_b, limit - truncated_a)
@@ -152,7 +153,7 @@ def pack(
     *,
     vocabulary: Vocabulary,
     max_length: int,
-    num_columns: Callable[[int, int], int] = min,
+    choose_length: Callable[[int, int], int] = min,
 ) -> dict[str, np.ndarray]:
     """Packs the ids of one text, or two, into each row, and truncates texts that do not fit.
 
@@ -160,12 +161,12 @@ def pack(
         firsts, seconds: The token ids of the first and the second text of each row.
         vocabulary: The vocabulary of the ids and the special tokens.
         max_length: Maximum number of tokens of a row, special tokens included.
-        num_columns: Returns T for the length of the longest row and `max_length`.
+        choose_length: Returns T for the length of the longest row and `max_length`.
 
     Returns:
         `input_ids`, `input_mask` and `segment_ids`, int32 [B,T]. Padding is 0 in the last two.
     """
-    num_rows, num_texts = len(firsts), 1 if seconds is None else 2
+    num_rows, num_texts = len(firsts), 1 if seconds is None else 2  # N, K
     num_specials = vocabulary.num_specials(num_texts)
     check_count("max_length", max_length, least=num_specials + 1)
     tokens, lengths = flatten([*firsts, *(seconds or ())])
@@ -178,7 +179,7 @@ def pack(
         rule = {"limit": limit, "shortens_first": vocabulary.shortens_first}
         lengths_KN = np.stack(truncated_lengths(*lengths_KN, **rule))
     longest = int((lengths_KN.sum(axis=0) + num_specials).max(initial=0))
-    length = num_columns(longest, max_length)
+    length = choose_length(longest, max_length)
     return pack_texts(tokens, starts_KN.T, lengths_KN.T, length=length, vocabulary=vocabulary)
 
 
@@ -261,7 +262,7 @@ def pack_spans(
 
 
 def packing_features(inputs: Mapping[str, np.ndarray], *, cls_id: int) -> dict[str, np.ndarray]:
-    """Returns the features of rows that several sequences share, for the arrays of `pack`.
+    """Returns the features of rows that several sequences share, from the arrays of `pack`.
 
     `position_ids` restart at 0 at each [CLS], and `sequence_ids` count the sequences of a row from
     1, int32 [B,T]. Both are 0 for padding.

@@ -82,7 +82,7 @@ class TextTokenizer(abc.ABC):
         """Returns the token ids of each text."""
 
     def flat_ids(self, texts: Sequence[str]) -> tuple[np.ndarray, np.ndarray]:
-        """Returns the concatenated ids of all texts, int32 [M], and the ids per text, int64 [N]."""
+        """Returns the concatenated ids of all texts, int32 [M], and their lengths, int64 [N]."""
         return flatten(self.ids_batch(texts))
 
     @abc.abstractmethod

@@ -145,8 +145,8 @@ class BertAdamW(keras.optimizers.Optimizer):
         self.skipped.assign_add(ops.cast(is_skipped, self.skipped.dtype))
         step = self.iterations.value
         self.last_skipped.assign(ops.where(is_skipped, step, self.last_skipped.value))
-        # Always adds 1, but depends on the gradients so that TensorFlow does not count a step after
-        # the end of the data.
+        # Adds 1. The sum depends on the gradients, because TensorFlow otherwise also counts the
+        # step in which the data end.
         counts = [ops.cast(each, self.iterations.dtype) for each in (is_finite, ~is_finite)]
         self.iterations.assign_add(sum(counts))
 
@@ -155,7 +155,7 @@ class BertAdamW(keras.optimizers.Optimizer):
         return True
 
     def _update(self, grads, variables, gain) -> None:
-        """Updates weights and averages, or leaves them unchanged if `gain` and gradients are 0."""
+        """Updates weights and averages if `gain` is 1; `gain` and gradients of 0 change nothing."""
         # A conditional would add a third to the nodes of the graph and to the time of the first
         # step. For the same reason, values that all weights share are computed once.
         rate = gain * self.learning_rate
@@ -167,7 +167,7 @@ class BertAdamW(keras.optimizers.Optimizer):
 
     def _make_update(self, gain) -> Callable:
         """Returns the function that updates a weight of a dtype."""
-        powers = [ops.zeros_like(gain)] * 2
+        powers = [ops.zeros_like(gain)] * 2  # of the betas; 0 corrects nothing
         if self.bias_correction:
             step = ops.cast(self.iterations + 1, gain.dtype)
             powers = [ops.cast(beta, gain.dtype) ** step for beta in (self.beta_1, self.beta_2)]
@@ -219,7 +219,7 @@ class BertAdamW(keras.optimizers.Optimizer):
             squares = 2 * tf.stack([tf.nn.l2_loss(grad) for grad in grads])
         else:
             squares = ops.stack([ops.sum(ops.square(grad)) for grad in grads])
-        # Stacked, because the order of a sum of many tensors depends on which are read elsewhere.
+        # Stacked, because TensorFlow may add separate tensors in another order in another graph.
         norm = ops.sqrt(ops.sum(squares))
         indices = np.array([[self._get_variable_index(variable)] for variable in variables])
         norms = ops.scatter(indices, ops.sqrt(squares), self.gradient_norms.shape)
@@ -269,14 +269,15 @@ def _scale(gradient, scale):
 def layer_rates(paths: Sequence[str], *, decay: float) -> list[float]:
     """Returns the factor of each weight's learning rate; each encoder has its own layers."""
     layers = list(map(encoder_layer, paths))
+    # Sorted, so that the last layer of each encoder sets its count.
     counts = {encoder: index + 1 for encoder, index in sorted(filter(None, layers))}
 
     def rate(path, layer):
         if layer is not None:
             encoder, index = layer
             return decay ** (counts[encoder] - 1 - index)
-        encoder, embeddings, _ = path.rpartition("embeddings/")
-        return decay ** counts.get(encoder, 0) if embeddings else 1.0
+        encoder, found, _ = path.rpartition("embeddings/")
+        return decay ** counts.get(encoder, 0) if found else 1.0
 
     return list(map(rate, paths, layers))
 
@@ -337,8 +338,8 @@ def orthogonalize(matrices: Tensor):
 
     Five steps of a Newton-Schulz iteration on float32 [matrices, rows, columns], rows <= columns,
     move the singular values close to 1 (Jordan 2024). Each step multiplies X by a polynomial of
-    X X^T. If X is long, multiplying the small polynomials first halves the time; if it is nearly
-    square, that would be less exact.
+    X X^T. With twice as many columns as rows, multiplying the small polynomials first halves the
+    time; for nearly square matrices, that would be less exact.
     """
     x = matrices / (ops.norm(matrices, axis=(1, 2), keepdims=True) + 1e-7)
     if x.shape[2] < 2 * x.shape[1]:
@@ -350,6 +351,7 @@ def orthogonalize(matrices: Tensor):
     identity = product = ops.eye(x.shape[1], dtype=x.dtype)
     for _ in range(5):
         step = 3.4445 * identity + _square_terms(square)
+        # The next X is step X, so the next X X^T is step X X^T step; all factors are symmetric.
         square, product = ops.matmul(step, ops.matmul(square, step)), ops.matmul(step, product)
     return ops.matmul(product, x)
 

@@ -102,11 +102,11 @@ def read_tokenizer(
     lengths = (sentence_settings(folder).get("max_seq_length"), settings.get("model_max_length"))
     # A sequence has at least [CLS], one token and [SEP].
     max_length = next((each for each in lengths if isinstance(each, int) and each >= 3), None)
-    # `actual` has the values of tokenizer_config.json that tokenizer.json states, too.
-    if (tokenizer_json := read_tokenizer_json(folder, settings)) is not None:
-        vocabulary = fast_tokenizer.rules_vocabulary(tokenizer_json, added=added)
+    # `actual` has the values in tokenizer.json that tokenizer_config.json may contradict.
+    if (rules := read_tokenizer_json(folder, settings)) is not None:
+        vocabulary = fast_tokenizer.rules_vocabulary(rules, added=added)
         actual = {
-            "add_prefix_space": json.loads(tokenizer_json)["pre_tokenizer"].get("add_prefix_space"),
+            "add_prefix_space": json.loads(rules)["pre_tokenizer"].get("add_prefix_space"),
             "do_lower_case": fast_tokenizer.is_uncased(vocabulary),
             "keep_accents": '"StripAccents"' not in vocabulary.rules,
         }
@@ -121,7 +121,7 @@ def read_tokenizer(
     ]
     stated = (actual["do_lower_case"], settings.get("do_lower_case"), seems_lowercase(vocabulary))
     lowercase = next(each for each in stated if each is not None)
-    if tokenizer_json is None:
+    if rules is None:
         problems += _wordpiece_problems(files, vocabulary, class_name, lowercase)
     problems += _token_problems(files, added, vocabulary)
     problems += _packing_problems(files, class_name, vocabulary, has_segments)
@@ -130,6 +130,7 @@ def read_tokenizer(
 
 
 def _unknown_fields(files: Mapping[str, Mapping]) -> Iterator[str]:
+    """Yields a note for each file with fields that are in none of the tables above."""
     for file, values in files.items():
         stated = {n for n in values if values[n] is not None and not n.endswith("_token")}
         if unknown := sorted(stated - READ - FIXED_FIELDS.keys() - UNUSED):
@@ -166,8 +167,8 @@ def read_tokenizer_json(folder: Path, settings: Mapping[str, Any]) -> str | None
         model = json_object(folder / TOKENIZER_JSON).get("model") or {}
         # Old files, such as RoBERTa's, do not state the type of the model.
         default = "BPE" if "merges" in model else "Unigram" if "unk_id" in model else "WordPiece"
-        is_known = model.get("type", default) in fast_tokenizer.SPECIALS
-        return (folder / TOKENIZER_JSON).read_text("utf-8") if is_known else None
+        has_rules = model.get("type", default) in fast_tokenizer.SPECIALS  # WordPiece has none
+        return (folder / TOKENIZER_JSON).read_text("utf-8") if has_rules else None
     if (path := folder / "sentencepiece.bpe.model").is_file():
         return fast_tokenizer.xlm_roberta_rules(sentencepiece_model(path))
     if (path := folder / "spiece.model").is_file():
@@ -181,7 +182,7 @@ def read_tokenizer_json(folder: Path, settings: Mapping[str, Any]) -> str | None
         )
     has_byte_pairs = any((folder / name).is_file() for name in (VOCAB_JSON, MERGES_TXT))
     if has_byte_pairs and not (folder / VOCAB_TXT).is_file():
-        in_order_of_ids(json_object(folder / VOCAB_JSON), file=VOCAB_JSON)
+        in_order_of_ids(json_object(folder / VOCAB_JSON), file=VOCAB_JSON)  # raises InputError
         model = BPE.from_file(str(folder / VOCAB_JSON), str(existing_file(folder / MERGES_TXT)))
         prefixed = settings.get("add_prefix_space", False)
         return fast_tokenizer.byte_pair_rules(model, prefixed=prefixed)
@@ -229,7 +230,8 @@ def _wordpiece_problems(
     if tokenizer := files[TOKENIZER_JSON]:
         if tokenizer["model"]["vocab"] != vocabulary.ids:
             yield VOCAB_TXT, f"{VOCAB_TXT} and {TOKENIZER_JSON} have different tokens; remove one"
-        if (most := tokenizer["model"].get(limit := "max_input_chars_per_word", 100)) < 100:
+        limit = "max_input_chars_per_word"
+        if (most := tokenizer["model"].get(limit, 100)) < 100:  # the default of transformers
             yield limit, f"{TOKENIZER_JSON} makes [UNK] of words over {most} characters"
         for part, kind in (("normalizer", "BertNormalizer"), ("pre_tokenizer", "BertPreTokenizer")):
             values = tokenizer.get(part) or {}
@@ -245,7 +247,7 @@ def _wordpiece_problems(
 def _token_problems(
     files: Mapping[str, Mapping], added: Mapping[str, Mapping], vocabulary: Vocabulary
 ) -> Iterator[Problem]:
-    """Yields the fields and added tokens with which texts get other tokens than ours."""
+    """Yields the settings and added tokens with which texts get other tokens than from us."""
     specials, ids = vocabulary.specials.tokens, vocabulary.ids
     roles = dict(zip(SPECIAL_ROLES, specials, strict=True))
     for name, expected in (FIXED_FIELDS | roles).items():

@@ -140,7 +140,7 @@ class KlueMrcTask(SquadTask):
     max_length: int = setting(510, "maximum number of tokens of a window, special tokens included")
 
     metric: ClassVar[str] = "rouge_w"
-    score_of_one: ClassVar[str] = "rouge_w"
+    question_metric: ClassVar[str] = "rouge_w"
     id_name: ClassVar[str] = "guid"
     folder: ClassVar[str] = "klue-mrc-v1.1"
     file_names: ClassVar[FileNames] = klue_files("klue-mrc")

@@ -33,7 +33,7 @@ class SquadTask(SpanSettings, Task[Question, QuestionWindows, Prediction]):
     input_names: ClassVar[tuple[str, ...]] = ("question", "context")
     prediction_file: ClassVar[str] = "predictions.json"
     label_field: ClassVar[str] = "answers"
-    score_of_one: ClassVar[str] = "f1"  # the score of a single question, which reports show
+    question_metric: ClassVar[str] = "f1"  # the score of a single question, which reports show
     id_name: ClassVar[str] = "id"  # the name of a question's id in the files
 
     def __post_init__(self):
