@@ -276,7 +276,8 @@ def _run_job(job: Any) -> dict[str, Any]:
 
 def _make_receipt(output: Path, result: dict[str, Any]) -> dict[str, Any]:
     paths = output.iterdir() if output.is_dir() else [output]
-    return {"result": result, "files": {path.name: file_sha256(path) for path in sorted(paths)}}
+    files = {path.name: file_sha256(path) for path in sorted(paths)}
+    return {"result": result, "files": files, "copy": result}  # a damaged result differs from it
 
 
 def _start_worker(receiver: Connection) -> None:

@@ -37,7 +37,7 @@ RIGHT = {
 def mistakes(parser: argparse.ArgumentParser, right: list[str]):
     """Yields wrong arguments of a command."""
     flags = [each for each in right if each.startswith("-")]
-    if parser.prog != "bert-keras demo":
+    if parser.prog not in ("bert-keras demo", "bert-keras list"):
         yield [], "no argument"
     yield [*right, "one", "more", "more"], "too many"
     yield from (([*right, name], "an unknown flag") for name in ("--unknown", "--set-x=1", "-q"))
