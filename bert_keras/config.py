@@ -27,7 +27,9 @@ CHOICES = {
     "pooler_activation": ("tanh", "relu", "gelu", ""),
     "masked_lm_activation": ("", *ACTIVATIONS),
     "norm_position": ("post", "pre"),
-    "position_kind": ("learned", "rotary"),
+    "position_kind": ("learned", "rotary", "relative", "disentangled"),
+    "norm_kind": ("layer", "rms"),
+    "block_biases": ("all", "not_gate", "none"),
     "pooling": ("cls", "mean"),
 }
 
@@ -55,7 +57,7 @@ class BertConfig:
     `shares_layers`, RoBERTa (Liu et al. 2019) sets `position_offset`, DistilBERT (Sanh et al.
     2019) sets `num_segments=0` and `pooler_activation="relu"`, ELECTRA (Clark et al. 2020) sets
     `pooler_activation="gelu"`, and ModernBERT (Warner et al. 2024) sets the fields from
-    `norm_position` on.
+    `norm_position` on. `bert_keras.families` has these and the other relatives.
 
     Raises:
         InputError: A field has the wrong type or an impossible value.
@@ -95,7 +97,11 @@ class BertConfig:
     norm_position: str = setting(
         "post", '"post": LayerNorm(x + sublayer(x)); "pre": x + sublayer(LayerNorm(x))'
     )
-    position_kind: str = setting("learned", '"learned": a table; "rotary": as Su et al. 2021')
+    position_kind: str = setting(
+        "learned",
+        '"learned": a table; "rotary": as Su et al. 2021; "relative": a table, and a bias of '
+        'attention for each distance (MPNet); "disentangled": as DeBERTa',
+    )
     rotary_base: float = setting(10_000.0, "angle of pair i of n: position / rotary_base^(i/n)")
     local_rotary_base: float = setting(0.0, "rotary_base of local attention; 0 for the same base")
     is_gated: bool = setting(False, "whether feed-forward layers are gated (GeGLU, SwiGLU)")
@@ -112,6 +118,16 @@ class BertConfig:
     )
     head_dropout_rate: float = setting(-1.0, "dropout before logits; -1 means hidden_dropout_rate")
     pooling: str = setting("cls", 'what the pooler reads: "cls", or "mean" of all hidden states')
+    num_relative_buckets: int = setting(
+        0, 'groups of distances; only for the position_kind "relative" or "disentangled"'
+    )
+    rotary_divisor: float = setting(1.0, "by which rotary positions are divided")
+    norm_kind: str = setting("layer", '"layer": LayerNorm; "rms": RMSNorm, which has no bias')
+    block_biases: str = setting(
+        "all",
+        'dense layers of a block with biases: "all", "not_gate" (all but the gated) or "none"',
+    )
+    has_embedding_norm: bool = setting(True, "whether LayerNorm follows the embeddings")
 
     def __post_init__(self) -> None:
         if self.intermediate_size == 0:
@@ -128,9 +144,15 @@ class BertConfig:
             errors.check_choice(self, name, known)
         rates = ("hidden_dropout_rate", "attention_dropout_rate", "dropout_of_heads")
         check_range(self, "a rate in [0, 1)", *rates)
-        names = ("layer_norm_epsilon", "initializer_stddev", "rotary_base")
+        names = ("layer_norm_epsilon", "initializer_stddev", "rotary_base", "rotary_divisor")
         check_range(self, "a number above 0", *names)
         check_range(self, "0 or a number above it", "masked_lm_epsilon", "local_rotary_base")
+        if self.position_kind in ("relative", "disentangled"):
+            check_least(self, 4, "num_relative_buckets")
+            errors.check_unused(self, "local_window", reason="with relative positions")
+        else:
+            reason = f"with {self.position_kind} positions"
+            errors.check_unused(self, "num_relative_buckets", reason=reason)
         # Rotary positions rotate pairs of values, and a BiLSTM has two directions.
         halves = 2 if self.num_lstm_layers else 1
         unit = 2 * self.num_heads if self.is_rotary else math.lcm(self.num_heads, halves)
@@ -147,8 +169,13 @@ class BertConfig:
 
     @property
     def is_rotary(self) -> bool:
-        """Whether `position_kind` is "rotary"; the encoder then has no position table."""
+        """Whether `position_kind` is "rotary"."""
         return self.position_kind == "rotary"
+
+    @property
+    def has_position_table(self) -> bool:
+        """Whether the embeddings have a position table."""
+        return self.position_kind in ("learned", "relative")
 
     @property
     def is_pre_norm(self) -> bool:
@@ -158,7 +185,8 @@ class BertConfig:
     def has_attention_norm(self, index: int) -> bool:
         """Returns whether a block has a LayerNorm before or after its attention."""
         # The first block of a pre-norm encoder reads the LayerNorm of the embeddings.
-        reads_norm = index == 0 and not (self.shares_layers or self.embedding_size)
+        has_input_norm = self.has_embedding_norm and not self.embedding_size
+        reads_norm = index == 0 and has_input_norm and not self.shares_layers
         return not (self.is_pre_norm and reads_norm)
 
     def is_local(self, index: int) -> bool:

@@ -12,10 +12,12 @@ OPTIONAL_SIZES = ("num_segments", "embedding_size")
 # The other fields of BertConfig that distinguish families, with BERT's values.
 _TRAIT_NAMES = (
     "shares_layers position_offset pooler_activation is_causal norm_position position_kind "
-    "is_gated has_biases ties_decoder local_window has_head_norm pooling"
+    "is_gated has_biases ties_decoder local_window has_head_norm pooling norm_kind block_biases "
+    "has_embedding_norm"
 )
 BERT_TRAITS = {name: getattr(BertConfig, name) for name in _TRAIT_NAMES.split()}
 
+BLOCK = "encoder/layer_{}"  # our name of a block
 # The layers of a block, in the order in which `block_names` takes their names in transformers.
 _BLOCK_LAYERS = (
     "attention/query attention/key attention/value attention/output attention_norm "
@@ -26,7 +28,7 @@ _BLOCK_LAYERS = (
 def block_names(prefix: str, names: str) -> dict[str, str]:
     """Maps our names of a block's layers to `prefix` and a name; `{}` is the index of the block."""
     pairs = zip(_BLOCK_LAYERS.split(), names.split(), strict=True)
-    return {f"encoder/layer_{{}}/{ours}": f"{prefix}{theirs}" for ours, theirs in pairs}
+    return {f"{BLOCK}/{ours}": f"{prefix}{theirs}" for ours, theirs in pairs}
 
 
 def masked_lm_names(transform: str, norm: str, decoder: str, bias: str = "") -> dict[str, str]:
@@ -86,6 +88,8 @@ class Family:
     prefix: str = ""  # start of encoder weight names in task models; "" means `kind`
     # Names of weights in transformers. A name that begins with a dot follows the prefix.
     weight_names: Mapping[str, str]
+    # Starts of the names of published weights that no model of the family reads
+    unused_weights: tuple[str, ...] = ()
     # Our model classes -> names of weights that only this class has
     model_weight_names: Mapping[str, Mapping[str, str]] = field(default_factory=dict)
     # Keys of BERT's config.json -> this family's keys for the same values

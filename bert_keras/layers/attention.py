@@ -30,10 +30,12 @@ class AttentionPattern(NamedTuple):
     bias: Any  # added to the scores; each subclass states the shape
     rotation: Any = None  # the result of `compute_rotation`, or None if positions are learned
     tokens: UnpaddedTokens | None = None  # set if the hidden states have no padding
+    # [2 x T + 1, D], the result of `RelativeEmbeddings`, for disentangled attention
+    relative_embeddings: Any = None
 
 
 class FullPattern(AttentionPattern):
-    """Every token attends to every token. The bias is [B, 1, 1, T] or [B, 1, T, T]."""
+    """Every token attends to every token. The bias is [B, 1 or N, 1 or T, T]."""
 
 
 class BlockPattern(AttentionPattern):
@@ -180,9 +182,25 @@ def rotate(x_BTNH: Tensor, factors: Tensor):
     return ops.cast(x * cosines + swapped * sines, x_BTNH.dtype)
 
 
+def align_distances(x: Tensor, length: Any):
+    """Maps [..., T, 2 x T], values of a token for the distances 1 - T to T, to [..., T, T].
+
+    The result at (q, k) is the value of token q for the distance k - q. With rows of 2 x T values,
+    it is at the index T - 1 + (2 x T - 1) q + k, so that no gather is needed.
+    """
+    rows, width = ops.shape(x)[:-2], 2 * length - 1
+    flat = ops.reshape(x, (*rows, length * (width + 1)))
+    flat = flat[..., length - 1 : length - 1 + length * width]
+    return ops.reshape(flat, (*rows, length, width))[..., :length]
+
+
 @keras.saving.register_keras_serializable(package="bert_keras")
 class SelfAttention(BertLayer):
     """Multi-head scaled dot-product attention (Vaswani et al. 2017, section 3.2.2).
+
+    If the pattern has relative embeddings, attention is disentangled (He et al. 2021, section 3.1,
+    with the shared projections of version 3): the score of a query and a key is the sum of three
+    products, of query and key, of query and projected distance, and of key and projected distance.
 
     Under every dtype policy, the sum of scores and bias, the softmax and the probabilities are
     float32 or wider.
@@ -235,10 +253,30 @@ class SelfAttention(BertLayer):
         return self.output_dense(context_XD), probabilities
 
     def _attend_to_all(self, hidden, pattern, *, training):
-        projections = self._project(hidden, (-1, ops.shape(pattern.bias)[-1]), pattern)
+        length, bias, num_products = ops.shape(pattern.bias)[-1], pattern.bias, 1
+        projections = self._project(hidden, (-1, length), pattern)
         query, key, value = map(self._swap_heads, projections)
-        context, probabilities = self._attend(query, key, value, pattern.bias, training=training)
+        if pattern.relative_embeddings is not None:
+            num_products = 3
+            bias = bias + self._distance_scores(query, key, pattern.relative_embeddings)
+        scale = 1.0 / math.sqrt(num_products * query.shape[-1])
+        context, probabilities = self._attend(query * scale, key, value, bias, training=training)
         return self._swap_heads(context), probabilities
+
+    def _distance_scores(self, query_BNTH, key_BNTH, embeddings):
+        """Returns the scores [B, N, T, T] of the distances; see the class."""
+        length, head_size = ops.shape(query_BNTH)[2], query_BNTH.shape[-1]
+
+        def score(x_BNTH, dense, embeddings):
+            projected = ops.reshape(dense(embeddings), (-1, self.num_heads, head_size))
+            projected = ops.transpose(projected, (1, 2, 0)) * (1.0 / math.sqrt(3 * head_size))
+            return align_distances(ops.matmul(x_BNTH, projected), length)
+
+        # The embeddings belong to the distances query - key from -T to T. `align_distances` takes
+        # 1 - T to T, of key - query for the queries and of query - key for the keys.
+        of_queries = score(query_BNTH, self.key_dense, ops.flip(embeddings, axis=0)[1:])
+        of_keys = score(key_BNTH, self.query_dense, embeddings[1:])
+        return of_queries + ops.transpose(of_keys, (0, 1, 3, 2))
 
     def _swap_heads(self, x):
         """Transposes [B, T, N, H] to [B, N, T, H], and back."""
@@ -266,6 +304,7 @@ class SelfAttention(BertLayer):
         def merge_blocks(x_MBNQH):  # with four dimensions, oneDNN fuses scale, product and bias
             return ops.reshape(x_MBNQH, (-1, *ops.shape(x_MBNQH)[2:]))
 
+        query_BTNH = query_BTNH * (1.0 / math.sqrt(query_BTNH.shape[-1]))
         context_ANQH, probabilities = self._attend(
             merge_blocks(split_blocks(query_BTNH, block_size, num_blocks)),
             merge_blocks(split_blocks_with_neighbours(key_BTNH, block_size, num_blocks)),
@@ -304,10 +343,12 @@ class SelfAttention(BertLayer):
         return rotate(query, pattern.rotation), rotate(key, pattern.rotation), value
 
     def _attend(self, query_BNTH, key_BNTH, value_BNTH, bias, *, training):
-        """Returns context and probabilities; in blocks, B is A, and T is Q or (keys) 3 x Q."""
+        """Returns context and probabilities; in blocks, B is A, and T is Q or (keys) 3 x Q.
+
+        The queries are scaled. With the scale before the product, oneDNN fuses scale, product and
+        bias.
+        """
         precise = keras.backend.result_type(self.compute_dtype, "float32")
-        # With the scale before the product, oneDNN fuses scale, product and bias.
-        query_BNTH = query_BNTH * (1.0 / math.sqrt(query_BNTH.shape[-1]))
         scores_BNTT = ops.matmul(query_BNTH, ops.transpose(key_BNTH, (0, 1, 3, 2)))
         probabilities_BNTT = softmax(ops.cast(scores_BNTT, precise) + ops.cast(bias, precise))
         weights_BNTT = ops.cast(probabilities_BNTT, self.compute_dtype)

@@ -19,6 +19,11 @@ class FeedForward(BertLayer):
     Maps [X, D] to [X, D]. A gated network computes output(activation(gate) * value), where gate
     and value are the halves of the outputs of the first dense layer (Shazeer 2020). F is the size
     between the two dense layers.
+
+    Args:
+        intermediate_size: The size F.
+        is_gated: Whether the network is gated.
+        has_intermediate_bias: Whether the first dense layer has a bias, as has the second.
     """
 
     def __init__(
@@ -29,9 +34,11 @@ class FeedForward(BertLayer):
         initializer_stddev: float,
         is_gated: bool = False,
         has_biases: bool = True,
+        has_intermediate_bias: bool = True,
         **kwargs,
     ):
         super().__init__(**kwargs)
+        self.has_intermediate_bias = has_biases and has_intermediate_bias
         self.intermediate_size, self.activation = intermediate_size, activation
         self.is_gated, self.has_biases = is_gated, has_biases
         self.initializer_stddev = initializer_stddev
@@ -39,7 +46,8 @@ class FeedForward(BertLayer):
     def build(self, hidden_shape: tuple):
         size, inner = hidden_shape[-1], self.intermediate_size
         units = 2 * inner if self.is_gated else inner
-        self.intermediate_dense = self._dense("intermediate", size, units)
+        has_bias = self.has_intermediate_bias
+        self.intermediate_dense = self._dense("intermediate", size, units, has_bias=has_bias)
         self.output_dense = self._dense("output", inner, size)
 
     def call(self, hidden: Tensor, training: bool = False):
@@ -63,6 +71,8 @@ class EncoderBlock(BertLayer):
         hidden_dropout_rate: The dropout rate of the outputs of both sublayers.
         attention_dropout_rate: The dropout rate of the attention probabilities.
         has_attention_norm: Whether self-attention has a LayerNorm.
+        block_biases: The dense layers with biases, if `has_biases`: "all", "not_gate" (all but the
+            first of the feed-forward network) or "none".
 
     Call arguments:
         hidden: Hidden states [B, T, D], or [X, D] if the pattern has removed padding.
@@ -86,11 +96,14 @@ class EncoderBlock(BertLayer):
         has_attention_norm: bool = True,
         is_gated: bool = False,
         has_biases: bool = True,
+        block_biases: str = "all",
+        norm_kind: str = "layer",
         **kwargs,
     ):
         super().__init__(**kwargs)
-        self.is_pre_norm, self.has_biases = is_pre_norm, has_biases
+        self.is_pre_norm, self.has_biases, self.norm_kind = is_pre_norm, has_biases, norm_kind
         options: dict[str, Any] = {"initializer_stddev": initializer_stddev}
+        has_biases = has_biases and block_biases != "none"
         options |= {"has_biases": has_biases, "dtype": self.dtype_policy}
         self.attention = SelfAttention(
             num_heads, dropout_rate=attention_dropout_rate, name="attention", **options
@@ -98,6 +111,7 @@ class EncoderBlock(BertLayer):
         norm = partial(self._norm, epsilon=layer_norm_epsilon)
         self.attention_norm: Any = norm("attention_norm") if has_attention_norm else None
         options |= {"activation": activation, "is_gated": is_gated}
+        options["has_intermediate_bias"] = block_biases == "all"
         self.feed_forward = FeedForward(intermediate_size, name="feed_forward", **options)
         self.feed_forward_norm = norm("feed_forward_norm")
         self.dropout = Dropout(hidden_dropout_rate, dtype=self.dtype_policy, name="dropout")

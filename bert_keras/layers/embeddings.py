@@ -23,6 +23,7 @@ class BertEmbeddings(BertLayer):
         embedding_size: The size E of the tables; 0 means D, without a projection.
         position_offset: The row of the first position in the position table.
         has_positions: Whether there is a position table; rotary positions need none.
+        has_norm: Whether LayerNorm follows the sum.
 
     Call arguments:
         input_ids: Int [B, T].
@@ -47,6 +48,8 @@ class BertEmbeddings(BertLayer):
         position_offset: int = 0,
         has_positions: bool = True,
         has_biases: bool = True,
+        has_norm: bool = True,
+        norm_kind: str = "layer",
         **kwargs,
     ):
         super().__init__(**kwargs)
@@ -54,9 +57,9 @@ class BertEmbeddings(BertLayer):
         self.hidden_size, self.embedding_size = hidden_size, embedding_size
         self.max_positions, self.position_offset = max_positions, position_offset
         self.has_positions, self.has_biases = has_positions, has_biases
-        self.initializer_stddev = initializer_stddev
+        self.initializer_stddev, self.norm_kind = initializer_stddev, norm_kind
         self.projection = None
-        self.norm = self._norm("norm", epsilon=layer_norm_epsilon)
+        self.norm = self._norm("norm", epsilon=layer_norm_epsilon) if has_norm else None
         self.dropout = Dropout(dropout_rate, dtype=self.dtype_policy, name="dropout")
 
     def build(self, input_shape: tuple | None = None):
@@ -72,7 +75,8 @@ class BertEmbeddings(BertLayer):
             self.position_table = table("position", self.position_offset + self.max_positions)
         if self.num_segments:
             self.segment_table = table("segment", self.num_segments)
-        self.norm.build((None, None, size))
+        if self.norm is not None:
+            self.norm.build((None, None, size))
         if self.embedding_size:
             self.projection = self._dense("projection", size, self.hidden_size)
 
@@ -99,7 +103,8 @@ class BertEmbeddings(BertLayer):
             sum_BTE = sum_BTE + self._look_up_positions(input_ids, position_ids)
         if self.num_segments:
             sum_BTE = sum_BTE + self._look_up_segments(segment_ids)
-        return self.dropout(self.norm(sum_BTE), training=training)
+        normed_BTE = sum_BTE if self.norm is None else self.norm(sum_BTE)
+        return self.dropout(normed_BTE, training=training)
 
     def _look_up_segments(self, segment_ids):
         """Returns the segment embeddings [B, T, E], or [E] if there is only one segment."""

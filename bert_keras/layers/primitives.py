@@ -2,6 +2,7 @@
 
 import math
 from collections.abc import Callable
+from typing import Any
 
 import keras
 from keras import ops
@@ -18,17 +19,20 @@ PADDING_SCORE = -10_000.0
 class BertLayer(keras.layers.Layer):
     """A layer whose arguments Keras records for `get_config`, under every dtype policy.
 
-    Subclasses with weights set `initializer_stddev`, and `has_biases` if they can lack biases.
+    Subclasses with weights set `initializer_stddev`, and `has_biases` if they can lack biases, and
+    `norm_kind` if their norm can be RMSNorm.
 
     Arguments of several subclasses, which do not describe them again:
         activation: One of `bert_keras.config.ACTIVATIONS`.
         layer_norm_epsilon: The number that LayerNorm adds to the variance.
         initializer_stddev: The standard deviation of the initial kernels.
         has_biases: Whether the dense layers and LayerNorm have a bias.
+        norm_kind: "layer" for LayerNorm or "rms" for RMSNorm.
     """
 
     initializer_stddev: float
     has_biases = True
+    norm_kind = "layer"
 
     def __new__(cls, *args, dtype=None, **kwargs):
         # Keras' own __new__ records arguments for `get_config`, but only numbers and strings. A
@@ -48,8 +52,13 @@ class BertLayer(keras.layers.Layer):
         return dense
 
     def _norm(self, name: str, *, epsilon: float):
-        has_bias, dtype = self.has_biases, self.dtype_policy
-        return LayerNorm(epsilon=epsilon, center=has_bias, dtype=dtype, name=name)
+        return new_norm(
+            self.norm_kind,
+            epsilon=epsilon,
+            center=self.has_biases,
+            dtype=self.dtype_policy,
+            name=name,
+        )
 
 
 def activation_function(name: str) -> Callable:
@@ -103,6 +112,23 @@ class LayerNorm(keras.layers.LayerNormalization):
         if self.center:
             x = x + ops.cast(self.beta, x.dtype)
         return ops.cast(x, self.compute_dtype)
+
+
+@keras.saving.register_keras_serializable(package="bert_keras")
+class RMSNorm(keras.layers.LayerNormalization):
+    """RMSNorm over the last axis (Zhang and Sennrich 2019), computed in float32 or wider."""
+
+    def call(self, inputs: Tensor):
+        x = ops.cast(inputs, keras.backend.result_type(inputs.dtype, "float32"))
+        scale = ops.rsqrt(ops.mean(ops.square(x), axis=-1, keepdims=True) + self.epsilon)
+        return ops.cast(x * scale * ops.cast(self.gamma, x.dtype), self.compute_dtype)
+
+
+def new_norm(kind: str, *, center: bool, **options: Any) -> LayerNorm | RMSNorm:
+    """Returns a LayerNorm, with a bias if `center`, or for the kind "rms" an RMSNorm."""
+    return (
+        RMSNorm(center=False, **options) if kind == "rms" else LayerNorm(center=center, **options)
+    )
 
 
 @keras.saving.register_keras_serializable(package="bert_keras")

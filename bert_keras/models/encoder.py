@@ -15,6 +15,7 @@ from bert_keras.layers.block import EncoderBlock, call_recomputed
 from bert_keras.layers.embeddings import BertEmbeddings, SharedEmbeddings
 from bert_keras.layers.heads import Pooler, mean_state
 from bert_keras.layers.primitives import IS_JAX, activation_function
+from bert_keras.layers.relative import RelativeBias, RelativeEmbeddings
 from bert_keras.models.pretrained import Pretrained, check_inputs, named_inputs
 
 if IS_JAX:
@@ -91,7 +92,8 @@ class BertEncoder(Pretrained):
         self.final_norm: Any = None
         if config.is_pre_norm:
             options = {"epsilon": epsilon, "center": config.has_biases, "dtype": dtype}
-            self.final_norm = primitives.LayerNorm(**options, name="final_norm")
+            self.final_norm = primitives.new_norm(config.norm_kind, name="final_norm", **options)
+        self.relative: Any = self._new_relative()
         self.bilstm: Any = None
         if config.num_lstm_layers:
             self.bilstm = BiLSTM(
@@ -116,7 +118,7 @@ class BertEncoder(Pretrained):
 
     def _options(self, *names: str) -> dict[str, Any]:
         """Returns fields of the configuration and the dtype as arguments of a layer."""
-        names += ("layer_norm_epsilon", "initializer_stddev", "has_biases")
+        names += ("layer_norm_epsilon", "initializer_stddev", "has_biases", "norm_kind")
         return {name: getattr(self.config, name) for name in names} | {"dtype": self.dtype_policy}
 
     def _new_embeddings(self) -> BertEmbeddings:
@@ -126,7 +128,8 @@ class BertEncoder(Pretrained):
             config.vocab_size,
             config.hidden_size,
             dropout_rate=config.hidden_dropout_rate,
-            has_positions=not config.is_rotary,
+            has_positions=config.has_position_table,
+            has_norm=config.has_embedding_norm,
             name="embeddings",
             **self._options(*names),
         )
@@ -138,12 +141,24 @@ class BertEncoder(Pretrained):
             self.config.intermediate_size,
             has_attention_norm=self.config.has_attention_norm(index),
             name=f"layer_{index}",
-            **self._options(*names, "is_pre_norm", "is_gated"),
+            **self._options(*names, "is_pre_norm", "is_gated", "block_biases"),
         )
+
+    def _new_relative(self) -> RelativeBias | RelativeEmbeddings | None:
+        config, count = self.config, self.config.num_relative_buckets
+        if not count:
+            return None
+        options: dict[str, Any] = {"max_positions": config.max_positions, "name": "relative"}
+        options |= {"initializer_stddev": config.initializer_stddev, "dtype": self.dtype_policy}
+        if config.position_kind == "relative":
+            return RelativeBias(count, num_heads=config.num_heads, **options)
+        options |= {"layer_norm_epsilon": config.layer_norm_epsilon}
+        options |= {"dropout_rate": config.hidden_dropout_rate, "hidden_size": config.hidden_size}
+        return RelativeEmbeddings(count, **options)
 
     def build(self, input_shape: tuple | None = None):
         self.embeddings.build()
-        for layer in (*self.blocks, self.final_norm, self.bilstm):
+        for layer in (*self.blocks, self.final_norm, self.bilstm, self.relative):
             if layer is not None:
                 layer.build((None, None, self.config.hidden_size))
         if self.pooler is not None:
@@ -218,7 +233,12 @@ class BertEncoder(Pretrained):
         if config.is_causal:
             bias = bias + attention.causal_bias(length, dtype=dtype)
         rotation, local_rotation = self._rotations(inputs, length)
+        if config.position_kind == "relative":
+            bias = bias + self.relative(inputs["input_ids"])
         pattern = attention.FullPattern(bias, rotation, tokens)
+        if config.position_kind == "disentangled":
+            embeddings = self.relative(inputs["input_ids"], training=training)
+            return {False: pattern._replace(relative_embeddings=embeddings)}
         # In blocks, a token has 3 x Q scores, otherwise T. T may be unknown while tracing.
         num_block_scores = 3 * max(window // 2, attention.LEAST_BLOCK)
         is_long = not isinstance(length, int) or length > num_block_scores
@@ -232,7 +252,7 @@ class BertEncoder(Pretrained):
             bias = attention.block_bias(ids, window=window, **options)
             return {False: pattern, True: attention.BlockPattern(bias, local_rotation, tokens)}
         can_use_kernel = IS_JAX and training and not (has_probabilities or config.is_causal)
-        if can_use_kernel and not is_packed:
+        if can_use_kernel and not (is_packed or self.relative):
             head_size = config.hidden_size // config.num_heads
             if jax_ops.takes_kernels(length, head_size=head_size, dtype=dtype):
                 pattern = attention.KernelPattern(bias[:, 0, 0], rotation)
@@ -244,6 +264,8 @@ class BertEncoder(Pretrained):
         if not config.is_rotary:
             return None, None
         positions = ops.arange(length) if positions is None else positions
+        if config.rotary_divisor != 1:
+            positions = ops.cast(positions, "float32") / config.rotary_divisor
         head_size = config.hidden_size // config.num_heads
         rotate_by = partial(attention.compute_rotation, positions, head_size=head_size)
         rotation = rotate_by(base=config.rotary_base)

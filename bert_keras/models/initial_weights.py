@@ -27,7 +27,7 @@ def start_with_local_attention(encoder: BertEncoder) -> None:
     and Kolter 2023, "Mimetic initialization of self-attention layers"; Zhang et al. 2019, "Fixup".
     """
     config = encoder.config
-    has_parts = not (config.is_rotary or config.shares_layers or config.embedding_size)
+    has_parts = config.has_position_table and not (config.shares_layers or config.embedding_size)
     is_even = config.hidden_size // config.num_heads % 2 == 0 and config.hidden_size % 4 == 0
     if not (has_parts and is_even and config.num_heads > 1):
         raise InputError(

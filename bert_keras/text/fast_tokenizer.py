@@ -34,11 +34,11 @@ ROBERTA_SPECIALS = Specials(
 MODERNBERT_SPECIALS = Specials(SPECIAL_TOKENS, second_segment=0, word_start=BYTE_SPACE)
 ALBERT_SPECIALS = Specials(("<pad>", "<unk>", "[CLS]", "[SEP]", "[MASK]"), word_start=WORD_MARK)
 XLM_ROBERTA_SPECIALS = replace(ROBERTA_SPECIALS, word_start=WORD_MARK)
-KOBERT_SPECIALS = Specials(SPECIAL_TOKENS, word_start=WORD_MARK)
+SENTENCEPIECE_SPECIALS = Specials(SPECIAL_TOKENS, word_start=WORD_MARK)
 # The keys are the values of `model.type` in a tokenizer.json.
 SPECIALS = {
     "BPE": (ROBERTA_SPECIALS, MODERNBERT_SPECIALS),
-    "Unigram": (ALBERT_SPECIALS, XLM_ROBERTA_SPECIALS, KOBERT_SPECIALS),
+    "Unigram": (ALBERT_SPECIALS, XLM_ROBERTA_SPECIALS, SENTENCEPIECE_SPECIALS),
 }
 SPLITTERS = {"BPE": '"ByteLevel"', "Unigram": '"Metaspace"'}
 SUPPORTED = "known are WordPiece, byte-level BPE and SentencePiece's Unigram"
@@ -254,11 +254,16 @@ def unigram_rules(model: Any, *, lowercase: bool, keeps_accents: bool) -> str:
     return _unigram_text(unigrams, [*steps, *_normalization(model)], ALBERT_SPECIALS)
 
 
-def sentencepiece_rules(model: Any) -> str:
-    """Builds the tokenizer.json that tokenizes as SentencePiece does (ALBERT in KerasHub)."""
-    tokens = [(each.piece, each.score) for each in model.pieces]
-    unigrams = Unigram(tokens, unk_id=model.trainer_spec.unk_id, byte_fallback=False)
-    return _unigram_text(unigrams, _normalization(model), ALBERT_SPECIALS)
+def sentencepiece_rules(model: Any, specials: Specials = ALBERT_SPECIALS) -> str:
+    """Builds the tokenizer.json that tokenizes as SentencePiece does (DeBERTa, ALBERT in KerasHub).
+
+    Special tokens that the model lacks, such as DeBERTa's [MASK], follow its tokens.
+    """
+    scores = {each.piece: each.score for each in model.pieces}
+    scores |= {token: 0.0 for token in specials.tokens if token not in scores}
+    unk_id = model.trainer_spec.unk_id
+    unigrams = Unigram([*scores.items()], unk_id=unk_id, byte_fallback=False)
+    return _unigram_text(unigrams, _normalization(model), specials)
 
 
 def xlm_roberta_rules(model: Any) -> str:
@@ -276,7 +281,7 @@ def kobert_rules(model: Any) -> str:
     # NFKD, which drops accents, decomposes Hangul. SentencePiece composes it again, as NFC does.
     steps = [*unigram_steps(lowercase=False, keeps_accents=False), normalizers.NFC()]
     unigrams = _exclude_digit_commas(model)
-    return _unigram_text(unigrams, [*steps, *_normalization(model)], KOBERT_SPECIALS)
+    return _unigram_text(unigrams, [*steps, *_normalization(model)], SENTENCEPIECE_SPECIALS)
 
 
 def _exclude_digit_commas(model) -> Unigram:
@@ -304,14 +309,19 @@ def _unigram_text(model: Unigram, steps: list[normalizers.Normalizer], specials:
     tokenizer.pre_tokenizer = pre_tokenizers.Sequence([pre_tokenizers.WhitespaceSplit(), space])
     tokenizer.decoder = decoders.Metaspace(replacement=WORD_MARK, prepend_scheme="always")
     ids = _add_specials(tokenizer, specials.tokens)
+    tokenizer.post_processor = packing_template(specials, ids)
+    return tokenizer.to_str()
+
+
+def packing_template(specials: Specials, ids: Mapping[str, int]) -> TemplateProcessing:
+    """Returns the rule with which `tokenizers` packs one or two texts as `pack` does."""
     _, _, cls, sep, _ = specials.tokens
     separators, segment = " ".join(specials.num_separators * [f"{sep}:0"]), specials.second_segment
-    tokenizer.post_processor = TemplateProcessing(
+    return TemplateProcessing(
         single=f"{cls}:0 $A:0 {sep}:0",
         pair=f"{cls}:0 $A:0 {separators} $B:{segment} {sep}:{segment}",
         special_tokens=[(token, ids[token]) for token in (cls, sep)],
     )
-    return tokenizer.to_str()
 
 
 def unigram_steps(*, lowercase: bool, keeps_accents: bool) -> list[normalizers.Normalizer]:

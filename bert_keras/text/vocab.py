@@ -27,6 +27,10 @@ class Specials:
 
 
 BERT_SPECIALS = Specials()
+# Of MPNet, the only WordPiece vocabulary with other special tokens
+MPNET_SPECIALS = Specials(
+    ("<pad>", "[UNK]", "<s>", "</s>", "<mask>"), num_separators=2, second_segment=0
+)
 # Other white space may be a token: Google's Chinese vocabulary contains U+2028.
 _ASCII_SPACES = frozenset(string.whitespace)
 _HANGUL_SYLLABLE = re.compile("[가-힣]")
@@ -90,7 +94,13 @@ class Vocabulary:
     @classmethod
     def from_file(cls, path: StrPath) -> "Vocabulary":
         """Reads a `vocab.txt` in UTF-8; the id of a token is its line number, counted from 0."""
-        return cls(tuple(text_lines(path)))
+        return cls.of_wordpiece(tuple(text_lines(path)))
+
+    @classmethod
+    def of_wordpiece(cls, tokens: tuple[str, ...]) -> "Vocabulary":
+        """Returns the vocabulary of WordPiece tokens, with the special tokens among them."""
+        is_mpnet = {*MPNET_SPECIALS.tokens} <= {*tokens} and "[CLS]" not in tokens
+        return cls(tokens, MPNET_SPECIALS if is_mpnet else BERT_SPECIALS)
 
     def save(self, path: StrPath) -> None:
         """Writes a `vocab.txt` that `from_file` reads."""

@@ -41,6 +41,11 @@ CONFIGS = {
     "modernbert": preset("modernbert-base", **SIZES, **MODERNBERT),
     "electra": dataclasses.replace(SIZE, embedding_size=40, **ELECTRA),
     "electra-base": dataclasses.replace(SIZE, **ELECTRA),  # has no projection of its embeddings
+    "mpnet": preset("mpnet-base", num_layers=3, **SIZES),
+    # Few groups, so that the longest distances share them
+    "deberta": preset(
+        "deberta-v3-base", num_layers=3, has_pooler=True, num_relative_buckets=24, **SIZES
+    ),
 }
 PRETRAINED = dict.fromkeys(CONFIGS, "BertMaskedLM")
 PRETRAINED |= dict.fromkeys(("albert", "bert"), "BertPretrainer")

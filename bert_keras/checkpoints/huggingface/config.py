@@ -88,8 +88,8 @@ def _config_fields(family: Family) -> dict[str, str]:
 
 def read_config(values: Mapping[str, Any], family: Family) -> BertConfig:
     """Returns the configuration in the values of config.json, with a pooler."""
-    check_fixed(values, {**FIXED, **family.fixed_values}, file=CONFIG)
     values = {**family.defaults, **values}
+    check_fixed(values, {**FIXED, **family.fixed_values}, file=CONFIG)
     names = {key: str(values.get(key, "gelu")) for key in family.activation_keys}
     name = next(iter(names.values()))
     check_name(name, ACTIVATIONS, what=f"activation in {CONFIG}")

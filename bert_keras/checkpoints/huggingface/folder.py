@@ -52,7 +52,8 @@ def read(path: Path, *, ignore: Collection[str]) -> Checkpoint:
     for name, tensor in stored_weights(path).items():  # older files have gamma and beta
         name = name.removeprefix("module.").replace(".LayerNorm.gamma", ".LayerNorm.weight")
         stored[name.replace(".LayerNorm.beta", ".LayerNorm.bias").removeprefix(prefix)] = tensor
-    unused = [name for name in stored if name in ignore]
+    starts = tuple(family.unused_weights)
+    unused = [name for name in stored if name in ignore or name.startswith(starts)]
     weights = {name: tensor for name, tensor in stored.items() if name not in unused}
     _drop_copies(weights, family, config)
     model = _find_model(weights, named_model, family, config)

@@ -5,6 +5,7 @@ vocab.txt                    the tokens of WordPiece, one a line
 vocab.json, merges.txt       byte-level BPE, the files of the published RoBERTa
 spiece.model                 SentencePiece Unigram, the file of the published ALBERT and KoBERT
 sentencepiece.bpe.model      SentencePiece Unigram, the file of the published XLM-RoBERTa
+spm.model                    SentencePiece Unigram, the file of the published DeBERTa
 tokenizer_config.json        tokenizer class, letter case, maximum length and added tokens
 added_tokens.json, special_tokens_map.json       added and special tokens, of older folders
 sentence_bert_config.json    maximum length of a sentence-transformers model, which takes precedence
@@ -17,7 +18,6 @@ from typing import Any, NamedTuple
 
 from tokenizers import AddedToken, Tokenizer, decoders
 from tokenizers.models import BPE
-from tokenizers.processors import TemplateProcessing
 
 from bert_keras.checkpoints.huggingface.config import check_fixed, note_if_ignored
 from bert_keras.config import ModelMetadata
@@ -26,7 +26,7 @@ from bert_keras.files import existing_file, json_object, optional_json, write_js
 from bert_keras.text import fast_tokenizer
 from bert_keras.text.packing import pack
 from bert_keras.text.tokenizer import wordpiece
-from bert_keras.text.vocab import SPECIAL_TOKENS, Vocabulary, in_order_of_ids, seems_lowercase
+from bert_keras.text.vocab import MPNET_SPECIALS, Vocabulary, in_order_of_ids, seems_lowercase
 
 VOCAB_TXT = "vocab.txt"
 VOCAB_JSON = "vocab.json"
@@ -35,6 +35,7 @@ TOKENIZER_JSON = "tokenizer.json"
 TOKENIZER_CONFIG = "tokenizer_config.json"
 # Tokenizer classes of transformers that split text as BERT does
 BERT_TOKENIZER_CLASSES = ("BertTokenizer", "DistilBertTokenizer", "ElectraTokenizer")
+BERT_TOKENIZER_CLASSES += ("MPNetTokenizer",)
 BERT_TOKENIZER_CLASSES += tuple(f"{name}Fast" for name in BERT_TOKENIZER_CLASSES)
 GENERIC_CLASSES = ("PreTrainedTokenizerFast", "TokenizersBackend")  # do what tokenizer.json says
 SPECIAL_ROLES = ("pad_token", "unk_token", "cls_token", "sep_token", "mask_token")
@@ -52,13 +53,14 @@ FIXED_FIELDS: dict[str, Any] = {
     "padding_side": "right",
     "remove_space": True,
     "sp_model_kwargs": {},
+    "split_by_punct": False,
     "split_special_tokens": False,
     "tokenize_chinese_chars": True,
     "truncation_side": "right",
 }
 # Fields for loading and decoding, and for padding and truncation, which bert-keras does itself
 UNUSED = {"auto_map", "backend", "is_local", "legacy", "local_files_only", "name_or_path"}
-UNUSED |= {"special_tokens_map_file", "tokenizer_file", "use_fast", "version"}
+UNUSED |= {"special_tokens_map_file", "tokenizer_file", "use_fast", "version", "vocab_type"}
 UNUSED |= {"chat_template", "clean_up_tokenization_spaces", "decoder", "errors", "trim_offsets"}
 UNUSED |= {"max_len", "max_length", "pad_to_multiple_of", "pad_token_type_id", "padding"}
 UNUSED |= {"stride", "truncation", "truncation_strategy"}
@@ -171,9 +173,13 @@ def read_tokenizer_json(folder: Path, settings: Mapping[str, Any]) -> str | None
         return (folder / TOKENIZER_JSON).read_text("utf-8") if has_rules else None
     if (path := folder / "sentencepiece.bpe.model").is_file():
         return fast_tokenizer.xlm_roberta_rules(sentencepiece_model(path))
+    if (path := folder / "spm.model").is_file():
+        specials = fast_tokenizer.SENTENCEPIECE_SPECIALS
+        return fast_tokenizer.sentencepiece_rules(sentencepiece_model(path), specials)
     if (path := folder / "spiece.model").is_file():
         model = sentencepiece_model(path)
-        if set(fast_tokenizer.KOBERT_SPECIALS.tokens) <= {each.piece for each in model.pieces}:
+        specials = fast_tokenizer.SENTENCEPIECE_SPECIALS.tokens
+        if {*specials} <= {each.piece for each in model.pieces}:
             return fast_tokenizer.kobert_rules(model)
         return fast_tokenizer.unigram_rules(
             model,
@@ -216,7 +222,8 @@ def _read_vocabulary(folder: Path, tokenizer: Mapping[str, Any]) -> Vocabulary |
     model = tokenizer.get("model") or {}
     fixed = {"type": "WordPiece", "continuing_subword_prefix": "##", "unk_token": "[UNK]"}
     check_fixed(model, fixed, file=TOKENIZER_JSON)
-    return vocabulary or Vocabulary(in_order_of_ids(model["vocab"], file=TOKENIZER_JSON))
+    tokens = in_order_of_ids(model["vocab"], file=TOKENIZER_JSON)
+    return vocabulary or Vocabulary.of_wordpiece(tokens)
 
 
 def _wordpiece_problems(
@@ -260,7 +267,7 @@ def _token_problems(
             yield token, f"the added token {token} has the id {ids[token]}, not {each['id']}"
     if not vocabulary.rules:  # WordPiece
         undivided = {token for token in added if "id" in added[token] or token in ids}
-        if undivided := sorted(undivided - {*specials}):
+        if undivided := sorted(undivided - {*specials, "<unk>"}):  # MPNet never makes <unk>
             names = listed(undivided, most=3, mark=", ")
             yield "added_tokens", f"transformers never divides the tokens {names}; bert-keras does"
 
@@ -315,15 +322,12 @@ def write_tokenizer(
     vocabulary.save(folder / VOCAB_TXT)
     tokenizer = wordpiece(vocabulary, lowercase=metadata.lowercase)
     tokenizer.decoder = decoders.WordPiece(prefix="##")
-    tokenizer.post_processor = TemplateProcessing(
-        single="[CLS]:0 $A:0 [SEP]:0",
-        pair="[CLS]:0 $A:0 [SEP]:0 $B:1 [SEP]:1",
-        special_tokens=[("[CLS]", vocabulary.cls_id), ("[SEP]", vocabulary.sep_id)],
-    )
-    tokenizer.add_special_tokens([AddedToken(token, special=True) for token in SPECIAL_TOKENS])
+    tokenizer.post_processor = fast_tokenizer.packing_template(vocabulary.specials, vocabulary.ids)
+    specials = vocabulary.specials.tokens
+    tokenizer.add_special_tokens([AddedToken(token, special=True) for token in specials])
     tokenizer.save(str(folder / TOKENIZER_JSON))
     bert = {
-        "tokenizer_class": "BertTokenizer",
+        "tokenizer_class": f"{'MPNet' if specials == MPNET_SPECIALS.tokens else 'Bert'}Tokenizer",
         "do_lower_case": metadata.lowercase,
         "strip_accents": None,
         "tokenize_chinese_chars": True,
