@@ -58,13 +58,14 @@ def shared_data() -> Path:
 
 @pytest.fixture(scope="session")
 def subwords(tmp_path_factory) -> dict[str, Path]:
-    """Folders as the tokenizers of RoBERTa, ALBERT, ModernBERT, XLM-RoBERTa and KoBERT were
-    published: vocab.json with merges.txt, spiece.model, tokenizer.json, sentencepiece.bpe.model and
-    spiece.model, of the license's text; the last two also of other languages."""
+    """Folders as the tokenizers of RoBERTa, ALBERT, ModernBERT, XLM-RoBERTa, KoBERT and DeBERTa
+    were published: vocab.json with merges.txt, spiece.model, tokenizer.json,
+    sentencepiece.bpe.model, spiece.model and spm.model, of the license's text; the last three also
+    of other languages."""
     folder, root = tmp_path_factory.mktemp("subwords"), Path(__file__).resolve().parents[1]
     lines = [line for line in (root / "LICENSE").read_text("utf-8").split("\n") if line]
     lines += 9 * ["1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 20, 30, 2, 3, 5, 7, 1,"]
-    names = ("roberta", "albert", "modernbert", "xlm-roberta", "kobert")
+    names = ("roberta", "albert", "modernbert", "xlm-roberta", "kobert", "deberta-v2")
     folders = {name: folder / name for name in names}
     for each in folders.values():
         each.mkdir()
@@ -93,7 +94,11 @@ def subwords(tmp_path_factory) -> dict[str, Path]:
     kobert = {"unk_id": 0, "pad_id": 1, "bos_id": -1, "eos_id": -1}
     kobert |= {"unk_piece": "[UNK]", "pad_piece": "[PAD]"}
     kobert |= {"control_symbols": ["[CLS]", "[SEP]", "[MASK]"]}
-    for prefix, layout in (("xlm-roberta/sentencepiece.bpe", {}), ("kobert/spiece", kobert)):
+    deberta = {"pad_id": 0, "bos_id": 1, "eos_id": 2, "unk_id": 3}  # [MASK] is added later
+    deberta |= {"pad_piece": "[PAD]", "bos_piece": "[CLS]", "eos_piece": "[SEP]"}
+    layouts = {"xlm-roberta/sentencepiece.bpe": {}, "kobert/spiece": kobert}
+    layouts["deberta-v2/spm"] = deberta | {"unk_piece": "[UNK]"}
+    for prefix, layout in layouts.items():
         SentencePieceTrainer.train(
             sentence_iterator=iter([*lines, *3 * SENTENCES]),
             model_prefix=str(folder / prefix),
@@ -130,6 +135,9 @@ def vocabulary_of(subwords, klue_tokens):
             return Vocabulary(tuple(dict.fromkeys([*SPECIAL_TOKENS, *klue_tokens])))
         if name == "multilingual-bert":
             return Vocabulary(multilingual_tokens())
+        if name == "mpnet":
+            specials = ("<s>", "<pad>", "</s>", "<unk>", "[UNK]", "<mask>")
+            return Vocabulary.of_wordpiece((*specials, "good", "bad", "film", "a", "##s"))
         return Vocabulary((*SPECIAL_TOKENS, "the", "license", "good", "bad", "film", "a", "##s"))
 
     return make

@@ -17,6 +17,14 @@ CHANGES = {
     },
     "electra": _ELECTRA,
     "xlm-roberta": _ROBERTA,
+    "mpnet": {
+        **{"position_offset": 2, "position_kind": "relative", "num_relative_buckets": 32},
+        "num_segments": 0,
+    },
+    "deberta-v2": {
+        **{"position_kind": "disentangled", "num_relative_buckets": 8, "num_segments": 0},
+        "pooler_activation": "gelu",
+    },
     "klue-bert": {},
     "klue-roberta": _ROBERTA,
     "kobert": {},

@@ -34,9 +34,11 @@ class _Distances(BertLayer):
         self.table = self.add_weight((num_rows, size), initial, autocast=False, name="table")
 
     def _rows(self, groups: np.ndarray, first: Any, count: Any):
-        """Looks up the rows of `count` distances from `first` on; groups start at -max_positions"""
-        distances = ops.arange(count, dtype="int32") + (first + self.max_positions)
-        groups = ops.take(ops.convert_to_tensor(groups.astype("int32")), distances, axis=0)
+        """Looks up `count` distances from `first` on; `groups` begins with -max_positions."""
+        index = ops.arange(count, dtype="int32") + (first + self.max_positions)
+        # Packed rows may be longer, but no two tokens of a sequence are farther apart.
+        index = ops.clip(index, 0, len(groups) - 1)
+        groups = ops.take(ops.convert_to_tensor(groups.astype("int32")), index, axis=0)
         return ops.take(self.table, groups, axis=0)
 
 

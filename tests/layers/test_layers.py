@@ -13,7 +13,8 @@ from bert_keras.layers.attention import FullPattern, SelfAttention, compute_rota
 from bert_keras.layers.bilstm import BiLSTM, LayerMix
 from bert_keras.layers.block import EncoderBlock, FeedForward
 from bert_keras.layers.embeddings import BertEmbeddings
-from bert_keras.layers.primitives import LayerNorm
+from bert_keras.layers.primitives import LayerNorm, RMSNorm
+from bert_keras.layers.relative import RelativeBias, RelativeEmbeddings
 from tests.tensorflow_or_skip import tf
 
 D, N, P, V = 8, 2, 4, 20
@@ -40,6 +41,11 @@ def pattern(b, t):
 def rotary_pattern(b, t):
     rotates = compute_rotation(np.arange(t), head_size=D // N, base=100.0)
     return pattern(b, t)._replace(rotation=np.asarray(rotates))
+
+
+def relative_pattern(b, t):
+    embeddings = np.random.default_rng(4).normal(size=(2 * t + 1, D)).astype("float32")
+    return pattern(b, t)._replace(relative_embeddings=embeddings)
 
 
 class Case(NamedTuple):
@@ -90,6 +96,16 @@ CASES = {
     "rotary_attention": Case(
         SelfAttention(N, **PLAIN, **HEAD), lambda b, t: (flat(b, t), rotary_pattern(b, t))
     ),
+    "disentangled_attention": Case(
+        SelfAttention(N, **HEAD), lambda b, t: (flat(b, t), relative_pattern(b, t))
+    ),
+    "relative_bias": Case(
+        RelativeBias(8, num_heads=N, max_positions=7, **STD), lambda b, t: (ids(b, t),)
+    ),
+    "relative_embeddings": Case(
+        RelativeEmbeddings(4, hidden_size=D, max_positions=7, **TABLES),
+        lambda b, t: (ids(b, t),),
+    ),
     "feed_forward": Case(FeedForward(3 * D, **GELU, **STD), rows),
     "gated_feed_forward": Case(FeedForward(3 * D, is_gated=True, **PLAIN, **GELU, **STD), rows),
     "pooler": Case(heads.Pooler(D, activation="tanh"), rows),
@@ -97,12 +113,17 @@ CASES = {
         heads.Pooler(D, use_bias=False, layer_norm_epsilon=1e-5, **GELU), rows
     ),
     "norm": Case(LayerNorm(epsilon=1e-12), whole),
+    "rms_norm": Case(RMSNorm(epsilon=1e-5, center=False), whole),
     "block": Case(
         EncoderBlock(N, 3 * D, **GELU, **BLOCK), lambda b, t: (states(b, t), pattern(b, t))
     ),
     "pre_norm_block": Case(
         EncoderBlock(N, 3 * D, activation="silu", **PRE_NORM, **PLAIN, **BLOCK),
         lambda b, t: (states(b, t), rotary_pattern(b, t)),
+    ),
+    "block_without_biases": Case(
+        EncoderBlock(N, 3 * D, norm_kind="rms", block_biases="none", **GELU, **BLOCK),
+        lambda b, t: (states(b, t), pattern(b, t)),
     ),
     "masked_lm": Case(heads.MaskedLMHead(V, **GELU, **NORM), predicted),
     "untied_masked_lm": Case(

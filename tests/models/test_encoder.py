@@ -107,7 +107,12 @@ def reference(encoder: BertEncoder, batch: dict[str, np.ndarray]):
     return states, maps, np.tanh(dense(x[np.arange(len(x)), whole], "pooler"))
 
 
-@pytest.fixture(scope="module", params=[{}, MODERN], ids=["bert", "modern"])
+RELATIVE = [
+    {"position_kind": kind, "num_relative_buckets": 4} for kind in ("relative", "disentangled")
+]
+
+
+@pytest.fixture(scope="module", params=[{}, MODERN, *RELATIVE], ids=repr)
 def encoder(request) -> BertEncoder:
     return random_encoder(dataclasses.replace(CONFIG, **request.param))
 
@@ -224,7 +229,7 @@ def test_autograph_converts_the_checks_of_inputs():
     assert tf.autograph.to_code(check_inputs)  # else a tf.function of the user warns
 
 
-@pytest.mark.parametrize("changes", [{}, MODERN, {"local_window": 2}], ids=repr)
+@pytest.mark.parametrize("changes", [{}, MODERN, {"local_window": 2}, *RELATIVE], ids=repr)
 def test_an_encoder_that_skips_padding_computes_the_same(changes):
     length = 100  # of blocks of local attention
     sizes = {**changes, "max_positions": length}
