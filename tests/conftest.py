@@ -137,7 +137,7 @@ def vocabulary_of(subwords, klue_tokens):
             return Vocabulary(multilingual_tokens())
         if name == "mpnet":
             specials = ("<s>", "<pad>", "</s>", "<unk>", "[UNK]", "<mask>")
-            return Vocabulary.of_wordpiece((*specials, "good", "bad", "film", "a", "##s"))
+            return Vocabulary.of_wordpiece((*specials, "good", "bad", "film", *klue_tokens[5:]))
         return Vocabulary((*SPECIAL_TOKENS, "the", "license", "good", "bad", "film", "a", "##s"))
 
     return make

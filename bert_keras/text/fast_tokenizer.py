@@ -263,7 +263,8 @@ def sentencepiece_rules(model: Any, specials: Specials = ALBERT_SPECIALS) -> str
     scores |= {token: 0.0 for token in specials.tokens if token not in scores}
     unk_id = model.trainer_spec.unk_id
     unigrams = Unigram([*scores.items()], unk_id=unk_id, byte_fallback=False)
-    return _unigram_text(unigrams, _normalization(model), specials)
+    # NFC, because `tokenizers` does not compose several marks or letters as SentencePiece does
+    return _unigram_text(unigrams, [normalizers.NFC(), *_normalization(model)], specials)
 
 
 def xlm_roberta_rules(model: Any) -> str:

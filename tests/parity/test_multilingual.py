@@ -1,11 +1,12 @@
 """Random models of transformers with Korean and multilingual tokenizers: texts to outputs and back.
 
 The folders have the files of klue/bert-base, klue/roberta-base, bert-base-multilingual-cased,
-kobert-base-v1, xlm-roberta-base and multilingual-e5. The small multilingual-e5 is a BERT with more
-rows than XLM-RoBERTa's tokenizer has tokens.
+kobert-base-v1, xlm-roberta-base, multilingual-e5, mpnet-base and deberta-v3-base. The small
+multilingual-e5 is a BERT with more rows than XLM-RoBERTa's tokenizer has tokens.
 """
 
 import json
+import shutil
 
 import numpy as np
 import our_side
@@ -33,6 +34,7 @@ CLASSES = {name: kind.transformers_class for name, kind in KINDS.items()}
 HEADS = [name for name, end in CLASSES.items() if end and name != "BertPretrainer"]
 CASES = [(kind, name) for kind in ("klue-roberta", "xlm-roberta") for name in HEADS]
 CASES += [(kind, "BertClassifier") for kind in ("klue-bert", "multilingual-bert", "kobert")]
+CASES += [(kind, "BertClassifier") for kind in ("mpnet", "deberta-v2")]
 MAX_LENGTH = 160  # no pair is cut
 FIRSTS, SECONDS = [*SENTENCES, *DECOMPOSED], [*reversed(SENTENCES), *SENTENCES]
 
@@ -44,15 +46,14 @@ def published(subwords, vocabulary_of, tmp_path):
     def make(kind: str, model: str, *, num_extra_rows: int = 0, **changes):
         folder, vocabulary = tmp_path / "published", vocabulary_of(kind)
         if kind not in subwords:
-            tokenizer = transformers.BertTokenizer(
+            name = f"{'MPNet' if kind == 'mpnet' else 'Bert'}Tokenizer"
+            tokenizer = getattr(transformers, name)(
                 dict(vocabulary.ids), do_lower_case=False, model_max_length=512
             )
         elif kind == "xlm-roberta":
             tokenizer = transformers.XLMRobertaTokenizerFast.from_pretrained(subwords[kind])
         else:
-            folder.mkdir()
-            file = subwords[kind] / "spiece.model"
-            (folder / file.name).write_bytes(file.read_bytes())
+            shutil.copytree(subwords[kind], folder)
             tokenizer = None
         if tokenizer is not None:
             tokenizer.save_pretrained(folder)
@@ -87,7 +88,7 @@ def test_texts_to_outputs_and_back(published, tmp_path, kind, name):
         assert ids == encoded["input_ids"]
         assert batch["input_mask"].tolist() == encoded["attention_mask"]
     length, reference = batch["input_ids"].shape[1], dict(batch)
-    if theirs.config.type_vocab_size == 1:
+    if getattr(theirs.config, "type_vocab_size", 1) == 1:
         reference["segment_ids"] = np.zeros_like(batch["segment_ids"])
     batch["masked_lm_positions"] = np.tile(np.arange(length, dtype="int32"), (len(FIRSTS), 1))
     if name == "BertMultipleChoice":
@@ -110,7 +111,8 @@ def test_texts_to_outputs_and_back(published, tmp_path, kind, name):
     written = transformers.AutoTokenizer.from_pretrained(tmp_path / "ours")
     encoded = written(FIRSTS, SECONDS, padding=True)
     assert encoded["input_ids"] == ids
-    assert ("token_type_ids" in encoded) == (theirs.config.type_vocab_size == 2)
+    num_segments = getattr(theirs.config, "type_vocab_size", 0)
+    assert ("token_type_ids" in encoded) == (num_segments == 2)
     if name != "BertMultipleChoice":
         assert again(**written(FIRSTS[0], SECONDS[0], return_tensors="pt"))
 

@@ -86,6 +86,25 @@ def test_kobert_against_sentencepiece(subwords):
     assert num_compared > 30
 
 
+def test_deberta_against_sentencepiece(subwords):
+    """transformers 5 replaces the normalization of spm.model by NFC, with which no published
+    weights were trained; the first code of DeBERTa calls SentencePiece."""
+    from sentencepiece import SentencePieceProcessor
+
+    processor = SentencePieceProcessor(model_file=str(subwords["deberta-v2"] / "spm.model"))
+    ours = of_subwords(subwords["deberta-v2"])
+    assert ours.vocabulary.tokens[:4] == ("[PAD]", "[CLS]", "[SEP]", "[UNK]")
+    assert ours.vocabulary.tokens[-1] == "[MASK]"
+    texts = [text for text in [*TEXTS, *SENTENCES, *DECOMPOSED] if not SPECIAL.search(text)]
+    different = [
+        text
+        for text, ids in zip(texts, ours.ids_batch(texts), strict=True)
+        if ids != processor.encode(text)
+    ]
+    # They have control characters, or several marks on a letter that Unicode does not compose.
+    assert len(texts) > 100 and len(different) <= 3, different
+
+
 def test_tokenizer_json_of_xlm_roberta(subwords, tmp_path):
     """transformers converts sentencepiece.bpe.model to a file with the same rules."""
     theirs = transformers.XLMRobertaTokenizerFast.from_pretrained(subwords["xlm-roberta"])
