@@ -28,6 +28,7 @@ SIZES = {"vocab_size": 500, "hidden_size": 96, "num_heads": 6, "initializer_stdd
 SIZE = BertConfig(num_layers=3, **SIZES)
 NO_DROPOUT = {"hidden_dropout_rate": 0.0, "attention_dropout_rate": 0.0}
 MODERNBERT = {"num_layers": 4, "intermediate_size": 160, "max_positions": 2048, "has_pooler": True}
+GATED = {"num_layers": 3, "intermediate_size": 160, "has_pooler": True, **SIZES}
 ELECTRA = {"pooler_activation": "gelu", "masked_lm_activation": "gelu"}
 CONFIGS = {
     "bert": SIZE,
@@ -46,6 +47,9 @@ CONFIGS = {
     "deberta": preset(
         "deberta-v3-base", num_layers=3, has_pooler=True, num_relative_buckets=24, **SIZES
     ),
+    "nomic-bert": preset("nomic-bert-base", **GATED),
+    "gte": preset("gte-multilingual-base", **GATED),
+    "gte-en": preset("gte-base", rotary_divisor=1.0, **GATED),  # has no segments
 }
 PRETRAINED = dict.fromkeys(CONFIGS, "BertMaskedLM")
 PRETRAINED |= dict.fromkeys(("albert", "bert"), "BertPretrainer")
@@ -82,8 +86,8 @@ CASES += [
 
 
 def expected_config(config: BertConfig) -> BertConfig:
-    """RoBERTa's masked-LM head has GELU with every activation."""
-    if config.position_offset and config.activation != "gelu":
+    """The masked-LM head of RoBERTa and others has GELU with every activation."""
+    if family_of(config).has_gelu_head and config.activation != "gelu":
         return dataclasses.replace(config, masked_lm_activation="gelu")
     return config
 
