@@ -8,11 +8,12 @@ import our_side
 import pytest
 from differences import PRECISION, at, difference, gradient_differences
 
-from bert_keras import BertEncoder
+from bert_keras import BertClassifier, BertEncoder
 from bert_keras.checkpoints.huggingface.config import transformers_classes
 from bert_keras.config import BertConfig
 from bert_keras.families import family_of, preset
 from bert_keras.models.loading import load_model
+from tests.factories import with_noise
 
 pytest.importorskip("torch", reason='needs PyTorch: pip install "bert-keras[parity]"')
 pytest.importorskip("transformers", reason='needs "bert-keras[parity]"')
@@ -126,6 +127,18 @@ def test_every_layer_and_logits(config, model, length):
     assert dataclasses.replace(ours.config, has_pooler=True) == expected_config(config)
     rows = 2 if length >= 512 else 4
     assert_equal_outputs(ours, reference, batch_of(config, length=length, rows=rows))
+
+
+@pytest.mark.parametrize("length", [1, 33, 512])
+def test_neobert(tmp_path, length):
+    config = preset("neobert", **GATED)
+    ours = BertClassifier(config, num_labels=2)
+    with_noise(ours, stddev=0.05).save_pretrained(tmp_path / "it", format="huggingface")
+    batch = batch_of(config, length=length, rows=2)
+    expected = their_side.neobert_outputs(tmp_path / "it", batch)
+    actual = our_side.outputs(load_model(tmp_path / "it"), batch)
+    actual = {name: each for name, each in actual.items() if name in expected}
+    assert_equal(actual, expected, is_compared_BT=batch["input_mask"].astype(bool))
 
 
 @pytest.fixture(scope="module")
