@@ -203,6 +203,16 @@ def test_labels_and_problem_type(copy, tmp_path):
         open_checkpoint(folder)
 
 
+def test_the_head_that_only_the_published_neobert_has(tmp_path):
+    original, head = small("neobert", "BertEncoder"), {"decoder.bias": np.ones(18, "f")}
+    write_checkpoint(original, tmp_path, format="huggingface")
+    arrays = {f"model.{name}": array for name, array in tensors(tmp_path).items()}
+    change_json(tmp_path / "config.json", architectures=["NeoBERTLMHead"], hidden_act=None)
+    read = open_checkpoint(store(tmp_path, arrays | head))
+    assert (read.metadata.config, read.unused) == (original.metadata.config, ("decoder.bias",))
+    assert_same_tensors(read.tensors, original.tensors)
+
+
 SIGMOID, SETTINGS = {"activation_fn": CLASSES[1]}, "config_sentence_transformers.json"
 
 
