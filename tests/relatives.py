@@ -6,6 +6,7 @@ their own tokenizers.
 
 _ROBERTA = {"position_offset": 2, "num_segments": 1}
 _ELECTRA = {"embedding_size": 12, "pooler_activation": "gelu", "masked_lm_activation": "gelu"}
+_ROTARY = {"position_kind": "rotary", "is_gated": True}
 CHANGES = {
     "distilbert": {"num_segments": 0, "pooler_activation": "relu"},
     "albert": {"embedding_size": 12, "shares_layers": True, "num_layers": 2},
@@ -24,6 +25,12 @@ CHANGES = {
     "deberta-v2": {
         **{"position_kind": "disentangled", "num_relative_buckets": 8, "num_segments": 0},
         "pooler_activation": "gelu",
+    },
+    "nomic_bert": {**_ROTARY, "block_biases": "none", "activation": "silu"},
+    "gte": {**_ROTARY, "block_biases": "not_gate", "num_segments": 0, "rotary_divisor": 1.5},
+    "neobert": {
+        **{**_ROTARY, "block_biases": "none", "activation": "silu", "num_segments": 0},
+        **{"norm_position": "pre", "norm_kind": "rms", "has_embedding_norm": False},
     },
     "klue-bert": {},
     "klue-roberta": _ROBERTA,

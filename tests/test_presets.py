@@ -30,6 +30,11 @@ PARAMETERS = {
     "kobert-base": 92_186_880,
     "klue-bert-base": 110_617_344,
     "klue-roberta-base": 110_618_112,
+    # Published: 137, 137 and 305 M; 245 M with the masked-LM head.
+    "nomic-bert-base": 136_731_648,
+    "gte-base": 136_776_192,
+    "gte-multilingual-base": 305_368_320,
+    "neobert": 221_665_536,
 }
 
 

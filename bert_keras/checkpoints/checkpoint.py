@@ -105,6 +105,13 @@ def name_table(
     return table
 
 
+def _joined_names(name: str) -> list[str]:
+    """Returns the names that a name such as "a.b+c.d" stands for: "a.b.d" and "a.c.d"."""
+    parts = [part.split("+") for part in name.split(".")]
+    count = max(map(len, parts))
+    return [".".join(part[index % len(part)] for part in parts) for index in range(count)]
+
+
 def our_tensors(
     stored: Mapping[str, StoredTensor],
     table: Mapping[str, str],
@@ -115,6 +122,11 @@ def our_tensors(
     our_names = defaultdict(list)  # name in the other format -> names of our weights
     for ours, theirs in table.items():
         our_names[theirs].append(ours)
+    stored = dict(stored)
+    for theirs in our_names:
+        names = _joined_names(theirs)
+        if len(names) > 1 and all(name in stored for name in names):
+            stored[theirs] = join_tensors([stored.pop(name) for name in names])
     if unknown := [name for name in stored if name not in our_names]:
         raise InputError(f"the weights do not fit the model: {listed(unknown)} unexpected")
     tensors = {}
@@ -146,7 +158,9 @@ def their_tensors(
     for name, theirs in table.items():
         if (tensor := tensors.get(name)) is not None:
             parts[theirs].append(tensor.transposed() if is_transposed(name) else tensor)
-    return {name: join_tensors(each) for name, each in parts.items()}
+    joined = [(_joined_names(name), join_tensors(each)) for name, each in parts.items()]
+    divided = [zip(names, each.split(len(names)), strict=True) for names, each in joined]
+    return {name: tensor for pairs in divided for name, tensor in pairs}
 
 
 # The key under which the JSON files of other formats contain our metadata.

@@ -49,6 +49,10 @@ class StoredTensor:
         shape, starts = (size, *self.shape[1:]), range(0, self.shape[0], size)
         return [StoredTensor(shape, lambda i=i: self.read()[i : i + size]) for i in starts]
 
+    def reordered(self, rows: np.ndarray) -> "StoredTensor":
+        """Returns this array with its rows in another order."""
+        return StoredTensor(self.shape, lambda: self.read()[rows])
+
 
 def join_tensors(tensors: Sequence[StoredTensor]) -> StoredTensor:
     """Concatenates arrays along the first axis."""

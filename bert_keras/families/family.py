@@ -4,6 +4,8 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
+import numpy as np
+
 from bert_keras.config import BertConfig
 from bert_keras.text.vocab import BERT_SPECIALS, Specials, Vocabulary
 
@@ -13,7 +15,7 @@ OPTIONAL_SIZES = ("num_segments", "embedding_size")
 _TRAIT_NAMES = (
     "shares_layers position_offset pooler_activation is_causal norm_position position_kind "
     "is_gated has_biases ties_decoder local_window has_head_norm pooling norm_kind block_biases "
-    "has_embedding_norm"
+    "has_embedding_norm rotary_divisor"
 )
 BERT_TRAITS = {name: getattr(BertConfig, name) for name in _TRAIT_NAMES.split()}
 
@@ -67,6 +69,7 @@ class Family:
     """
 
     kind: str  # model_type in config.json
+    other_kinds: tuple[str, ...] = ()  # other values of model_type in published files
     presets: Mapping[str, BertConfig]  # published sizes by their names
     hub_names: tuple[str, ...] = ()  # well-known models on Hugging Face
     specials: Specials = BERT_SPECIALS  # special tokens of the published vocabularies
@@ -86,8 +89,15 @@ class Family:
     class_names: Mapping[str, str] = field(default_factory=dict)
     has_pooler: bool = True  # whether the encoder's class in transformers has a pooler
     prefix: str = ""  # start of encoder weight names in task models; "" means `kind`
-    # Names of weights in transformers. A name that begins with a dot follows the prefix.
+    # Names of weights in transformers. A name that begins with a dot follows the prefix. "a.b+c"
+    # stands for "a.b" and "a.c", whose rows follow each other in our weight.
     weight_names: Mapping[str, str]
+    # Parts of the names of published weights -> parts of the names in transformers. Several parts
+    # divide the rows of the weight equally.
+    published_names: Mapping[str, str | tuple[str, ...]] = field(default_factory=dict)
+    # Returns, for a weight with this name in transformers, which of its rows becomes each of ours,
+    # or None if their order is the same.
+    row_order: Callable[[str, BertConfig], np.ndarray | None] = lambda name, config: None
     # Starts of the names of published weights that no model of the family reads
     unused_weights: tuple[str, ...] = ()
     # Our model classes -> names of weights that only this class has
@@ -101,6 +111,10 @@ class Family:
     dropout_keys: tuple[str, ...] = ("classifier_dropout",)
     # Keys in config.json -> their only supported value
     fixed_values: Mapping[str, Any] = field(default_factory=dict)
+    # Keys that only published files have -> their only supported value
+    published_values: Mapping[str, Any] = field(default_factory=dict)
+    # Translates the values of a published config.json to the keys of transformers.
+    native_values: Callable[[dict[str, Any]], dict[str, Any]] | None = None
     # Whether the masked-LM head always has GELU, whatever the activation of the encoder is.
     has_gelu_head: bool = False
     # Reads more fields of BertConfig from the values of config.json.

@@ -158,16 +158,16 @@ def split_blocks_with_neighbours(
     return ops.concatenate([before, own, after], axis=3)
 
 
-def compute_rotation(positions: Any, *, head_size: int, base: float):
+def compute_rotation(positions: Any, *, head_size: int, base: float, divisor: float = 1.0):
     """Returns the factors with which `rotate` rotates heads at positions [T] or [B, T].
 
     Rotary positions (Su et al. 2021) rotate n = H / 2 pairs of values. The angle of pair i at
-    position p is p / base^(i/n). The factors are float32 [T, 1, 2 x H] or [B, T, 1, 2 x H]: the
-    cosines twice, the negated sines and the sines, n values each.
+    position p is p / (divisor x base^(i/n)). The factors are float32 [T, 1, 2 x H] or
+    [B, T, 1, 2 x H]: the cosines twice, the negated sines and the sines, n values each.
     """
     num_pairs = head_size // 2
     exponents = np.arange(num_pairs, dtype="float32") / num_pairs
-    frequencies = (1.0 / base**exponents).astype("float32")
+    frequencies = (1.0 / base**exponents).astype("float32") / np.float32(divisor)
     angles = ops.expand_dims(ops.cast(positions, "float32"), (-2, -1)) * frequencies
     cosines, sines = ops.cos(angles), ops.sin(angles)
     return ops.concatenate([cosines, cosines, -sines, sines], axis=-1)

@@ -4,6 +4,7 @@ import dataclasses
 import json
 import os
 import shutil
+from collections import defaultdict
 from pathlib import Path
 
 import ml_dtypes
@@ -14,7 +15,12 @@ from tokenizers import Tokenizer
 
 from bert_keras import BertPretrainer
 from bert_keras.checkpoints.formats import open_checkpoint, write_checkpoint
-from bert_keras.checkpoints.huggingface.config import CLASSES, read_config, transformers_classes
+from bert_keras.checkpoints.huggingface.config import (
+    CLASSES,
+    read_config,
+    read_values,
+    transformers_classes,
+)
 from bert_keras.downstream.catalog import task_of
 from bert_keras.errors import InputError
 from bert_keras.families import FAMILIES, family_of, preset
@@ -90,7 +96,8 @@ OPTIONS = [{"ties_decoder": False}, {"has_biases": True}, {"local_window": 0}, {
 @pytest.mark.extra
 @pytest.mark.parametrize(
     ("kind", "model", "changes"),
-    [(*pair, {}) for pair in PAIRS] + [("modernbert", "BertMaskedLM", each) for each in OPTIONS],
+    [(*pair, {}) for pair in PAIRS if pair[0] != "neobert"]
+    + [("modernbert", "BertMaskedLM", each) for each in OPTIONS],
 )
 def test_transformers_reads_our_files_and_we_read_its_files(tmp_path, kind, model, changes):
     pytest.importorskip("torch", reason='needs PyTorch: pip install "bert-keras[parity]"')
@@ -196,6 +203,16 @@ def test_labels_and_problem_type(copy, tmp_path):
         open_checkpoint(folder)
 
 
+def test_the_head_that_only_the_published_neobert_has(tmp_path):
+    original, head = small("neobert", "BertEncoder"), {"decoder.bias": np.ones(18, "f")}
+    write_checkpoint(original, tmp_path, format="huggingface")
+    arrays = {f"model.{name}": array for name, array in tensors(tmp_path).items()}
+    change_json(tmp_path / "config.json", architectures=["NeoBERTLMHead"], hidden_act=None)
+    read = open_checkpoint(store(tmp_path, arrays | head))
+    assert (read.metadata.config, read.unused) == (original.metadata.config, ("decoder.bias",))
+    assert_same_tensors(read.tensors, original.tensors)
+
+
 SIGMOID, SETTINGS = {"activation_fn": CLASSES[1]}, "config_sentence_transformers.json"
 
 
@@ -277,6 +294,51 @@ MODERNBERT = {
 TYPES = ["full_attention", *["sliding_attention"] * 3]
 
 
+# Values of nomic-ai/nomic-embed-text-v1.5, Alibaba-NLP/gte-multilingual-base, chandar-lab/NeoBERT
+NOMIC = {
+    **{"model_type": "nomic_bert", "architectures": ["NomicBertModel"], "n_positions": 2048},
+    **{"n_embd": 768, "n_head": 12, "n_layer": 12, "n_inner": 3072, "vocab_size": 30528},
+    **{"activation_function": "swiglu", "layer_norm_epsilon": 1e-12, "type_vocab_size": 2},
+    **{"attn_pdrop": 0.0, "embd_pdrop": 0.0, "resid_pdrop": 0.0, "rotary_emb_base": 1000},
+    **{"rotary_emb_fraction": 1.0, "rotary_emb_interleaved": False, "prenorm": False},
+    **{"qkv_proj_bias": False, "rotary_scaling_factor": None, "auto_map": {"AutoModel": "a.B"}},
+}
+GTE = {
+    **{"model_type": "new", "architectures": ["NewForTokenClassification"], "hidden_size": 768},
+    **{"num_attention_heads": 12, "num_hidden_layers": 12, "intermediate_size": 3072},
+    **{"hidden_act": "gelu", "layer_norm_type": "layer_norm", "layer_norm_eps": 1e-12},
+    **{"max_position_embeddings": 8192, "position_embedding_type": "rope", "rope_theta": 20000},
+    **{"rope_scaling": {"type": "ntk", "factor": 8.0}, "type_vocab_size": 1, "pack_qkv": True},
+    **{"vocab_size": 250048, "auto_map": {"AutoModel": "a.B"}},
+}
+NEOBERT = {
+    **{"model_type": "neobert", "architectures": ["NeoBERTLMHead"], "hidden_size": 768},
+    **{"num_attention_heads": 12, "num_hidden_layers": 28, "intermediate_size": 3072},
+    **{"norm_eps": 1e-5, "vocab_size": 30522, "max_length": 4096, "auto_map": {"AutoModel": "a.B"}},
+}
+# Changes of the names of weights in transformers -> the names in published files
+PUBLISHED_NAMES = {
+    "nomic_bert": {
+        **{"nomic_bert.": "bert.", "layers.": "encoder.layers.", "embeddings.LayerNorm": "emb_ln"},
+        **{"self_attn.o_proj": "attn.out_proj", "post_attention_layernorm": "norm1"},
+        **{"post_mlp_layernorm": "norm2", "up_proj": "fc11", "gate_proj": "fc12"},
+        "down_proj": "fc2",
+    },
+    "gte": {
+        **{"gte.": "new.", "layers.": "encoder.layer.", "self_attn.": "attention."},
+        **{"post_attention_layernorm": "attn_ln", "post_mlp_layernorm": "mlp_ln"},
+        "lm_head.layer_norm": "lm_head.norm",
+    },
+}
+PACKED = {
+    "nomic_bert": {"attn.Wqkv": [f"self_attn.{each}_proj" for each in "qkv"]},
+    "gte": {
+        "attention.qkv_proj": [f"attention.{each}_proj" for each in "qkv"],
+        "mlp.up_gate_proj": ["mlp.up_proj", "mlp.gate_proj"],
+    },
+}
+
+
 def rope(base: float, **values) -> dict:
     return {"rope_type": "default", "rope_theta": base, **values}
 
@@ -305,10 +367,49 @@ def rope(base: float, **values) -> dict:
             ({"classifier_pooling": "mean"}, {"pooling": "mean"}),
             ({"tie_word_embeddings": False}, {"ties_decoder": False}),
             ({"norm_bias": True}, {"has_biases": True}))),
+        (NOMIC, preset("nomic-bert-base", has_pooler=True)),
+        (GTE, preset("gte-multilingual-base", has_pooler=True)),
+        (GTE | {"type_vocab_size": 0, "rope_theta": 500000, "vocab_size": 30528,
+                "rope_scaling": {"type": "ntk", "factor": 2.0}},
+         preset("gte-base", has_pooler=True)),
+        (NEOBERT, preset("neobert", has_pooler=True)),
     ],
 )  # fmt: skip
-def test_values_of_published_files(values, expected):
-    assert read_config(values, FAMILIES[values.get("model_type", "bert")]) == expected
+def test_values_of_published_files(tmp_path, values, expected):
+    (tmp_path / "config.json").write_text(json.dumps(values))
+    assert read_config(*read_values(tmp_path)) == expected
+
+
+@pytest.mark.parametrize(
+    ("kind", "model"),
+    [("nomic_bert", model) for model in ("BertEncoder", "BertMaskedLM", "BertClassifier")]
+    + [("gte", model) for model in ("BertEncoder", "BertMaskedLM", "BertTokenClassifier")],
+)
+def test_published_layouts(tmp_path, kind, model):
+    """The same weights with other names, packed, and the keys of the published config.json."""
+    original = small(kind, model)
+    write_checkpoint(original, tmp_path, format="huggingface")
+    stored, packed = {}, defaultdict(list)
+    for name, array in tensors(tmp_path).items():
+        for one, other in PUBLISHED_NAMES[kind].items():
+            name = name.replace(one, other)
+        stored[name] = array
+    for whole, parts in PACKED[kind].items():
+        for name in [name for part in parts for name in stored if part in name]:
+            (part,) = (part for part in parts if part in name)
+            packed[name.replace(part, whole)].append(stored.pop(name))
+    store(tmp_path, stored | {name: np.concatenate(parts) for name, parts in packed.items()})
+    values = json.loads((tmp_path / "config.json").read_text())
+    if kind == "nomic_bert":
+        sizes = {"n_embd": 16, "n_head": 2, "n_layer": 2, "n_inner": 32, "n_positions": 64}
+        values = NOMIC | sizes | {key: values[key] for key in ("architectures", "vocab_size")}
+        values |= {"resid_pdrop": 0.1, "attn_pdrop": 0.1, "rotary_emb_base": 10000}
+    else:
+        values |= {"model_type": "new", "position_embedding_type": "rope", "auto_map": {"a": "b"}}
+    (tmp_path / "config.json").write_text(json.dumps(values))
+    read = open_checkpoint(tmp_path)
+    assert (read.metadata.model, read.metadata.config) == (model, original.metadata.config)
+    assert_same_tensors(read.tensors, original.tensors)
 
 
 @pytest.mark.parametrize(
@@ -322,11 +423,15 @@ def test_values_of_published_files(values, expected):
         MODERNBERT | {"classifier_pooling": "max"},
         MODERNBERT | {"rope_scaling": {"type": "linear", "factor": 2.0}},
         MODERNBERT | {"layer_types": [*TYPES[2:], *TYPES * 5]},
+        *(NOMIC | each for each in ({"rotary_scaling_factor": 2.0}, {"prenorm": True})),
+        GTE | {"rope_scaling": {"type": "ntk", "factor": 8.0, "mixed_b": 0.5}},
+        *(GTE | {"logn_attention_scale": True}, NEOBERT | {"rms_norm": False}),
     ],
 )
-def test_values_that_would_change_the_computation_are_refused(values):
+def test_values_that_would_change_the_computation_are_refused(tmp_path, values):
+    (tmp_path / "config.json").write_text(json.dumps(values))
     with pytest.raises(InputError):
-        read_config(values, FAMILIES[values.get("model_type", "bert")])
+        read_config(*read_values(tmp_path))
 
 
 @pytest.mark.parametrize(

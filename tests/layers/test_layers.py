@@ -59,6 +59,7 @@ TABLES = {"dropout_rate": 0.2, **NORM}
 BLOCK = {"hidden_dropout_rate": 0.2, "attention_dropout_rate": 0.2, **NORM}
 PLAIN = {"has_biases": False}
 PRE_NORM = {"is_pre_norm": True, "is_gated": True, "has_attention_norm": False}
+WITHOUT_BIASES = {"block_biases": "none", "norm_kind": "rms"}
 
 HEAD = {"dropout_rate": 0.2, **STD}
 GELU = {"activation": "gelu"}
@@ -92,6 +93,12 @@ CASES = {
         ),
         segmented,
     ),
+    "embeddings_without_norm": Case(
+        BertEmbeddings(
+            V, D, max_positions=7, num_segments=1, has_positions=False, has_norm=False, **TABLES
+        ),
+        segmented,
+    ),
     "attention": Case(SelfAttention(N, **HEAD), lambda b, t: (flat(b, t), pattern(b, t))),
     "rotary_attention": Case(
         SelfAttention(N, **PLAIN, **HEAD), lambda b, t: (flat(b, t), rotary_pattern(b, t))
@@ -113,7 +120,7 @@ CASES = {
         heads.Pooler(D, use_bias=False, layer_norm_epsilon=1e-5, **GELU), rows
     ),
     "norm": Case(LayerNorm(epsilon=1e-12), whole),
-    "rms_norm": Case(RMSNorm(epsilon=1e-5, center=False), whole),
+    "rms_norm": Case(RMSNorm(epsilon=1e-12, center=False), whole),
     "block": Case(
         EncoderBlock(N, 3 * D, **GELU, **BLOCK), lambda b, t: (states(b, t), pattern(b, t))
     ),
@@ -121,9 +128,13 @@ CASES = {
         EncoderBlock(N, 3 * D, activation="silu", **PRE_NORM, **PLAIN, **BLOCK),
         lambda b, t: (states(b, t), rotary_pattern(b, t)),
     ),
-    "block_without_biases": Case(
-        EncoderBlock(N, 3 * D, norm_kind="rms", block_biases="none", **GELU, **BLOCK),
-        lambda b, t: (states(b, t), pattern(b, t)),
+    "block_with_few_biases": Case(
+        EncoderBlock(N, 3 * D, is_gated=True, block_biases="not_gate", **GELU, **BLOCK),
+        lambda b, t: (states(b, t), rotary_pattern(b, t)),
+    ),
+    "rms_norm_block": Case(
+        EncoderBlock(N, 3 * D, is_pre_norm=True, **WITHOUT_BIASES, **GELU, **BLOCK),
+        lambda b, t: (states(b, t), rotary_pattern(b, t)),
     ),
     "masked_lm": Case(heads.MaskedLMHead(V, **GELU, **NORM), predicted),
     "untied_masked_lm": Case(

@@ -8,11 +8,12 @@ import our_side
 import pytest
 from differences import PRECISION, at, difference, gradient_differences
 
-from bert_keras import BertEncoder
+from bert_keras import BertClassifier, BertEncoder
 from bert_keras.checkpoints.huggingface.config import transformers_classes
 from bert_keras.config import BertConfig
 from bert_keras.families import family_of, preset
 from bert_keras.models.loading import load_model
+from tests.factories import with_noise
 
 pytest.importorskip("torch", reason='needs PyTorch: pip install "bert-keras[parity]"')
 pytest.importorskip("transformers", reason='needs "bert-keras[parity]"')
@@ -28,6 +29,7 @@ SIZES = {"vocab_size": 500, "hidden_size": 96, "num_heads": 6, "initializer_stdd
 SIZE = BertConfig(num_layers=3, **SIZES)
 NO_DROPOUT = {"hidden_dropout_rate": 0.0, "attention_dropout_rate": 0.0}
 MODERNBERT = {"num_layers": 4, "intermediate_size": 160, "max_positions": 2048, "has_pooler": True}
+GATED = {"num_layers": 3, "intermediate_size": 160, "has_pooler": True, **SIZES}
 ELECTRA = {"pooler_activation": "gelu", "masked_lm_activation": "gelu"}
 CONFIGS = {
     "bert": SIZE,
@@ -46,6 +48,9 @@ CONFIGS = {
     "deberta": preset(
         "deberta-v3-base", num_layers=3, has_pooler=True, num_relative_buckets=24, **SIZES
     ),
+    "nomic-bert": preset("nomic-bert-base", **GATED),
+    "gte": preset("gte-multilingual-base", **GATED),
+    "gte-en": preset("gte-base", **GATED),  # has no segments
 }
 PRETRAINED = dict.fromkeys(CONFIGS, "BertMaskedLM")
 PRETRAINED |= dict.fromkeys(("albert", "bert"), "BertPretrainer")
@@ -82,8 +87,8 @@ CASES += [
 
 
 def expected_config(config: BertConfig) -> BertConfig:
-    """RoBERTa's masked-LM head has GELU with every activation."""
-    if config.position_offset and config.activation != "gelu":
+    """The masked-LM head of RoBERTa and others has GELU with every activation."""
+    if family_of(config).has_gelu_head and config.activation != "gelu":
         return dataclasses.replace(config, masked_lm_activation="gelu")
     return config
 
@@ -122,6 +127,18 @@ def test_every_layer_and_logits(config, model, length):
     assert dataclasses.replace(ours.config, has_pooler=True) == expected_config(config)
     rows = 2 if length >= 512 else 4
     assert_equal_outputs(ours, reference, batch_of(config, length=length, rows=rows))
+
+
+@pytest.mark.parametrize("length", [1, 33, 512])
+def test_neobert(tmp_path, length):
+    config = preset("neobert", **GATED)
+    ours = BertClassifier(config, num_labels=2)
+    with_noise(ours, stddev=0.05).save_pretrained(tmp_path / "it", format="huggingface")
+    batch = batch_of(config, length=length, rows=2)
+    expected = their_side.neobert_outputs(tmp_path / "it", batch)
+    actual = our_side.outputs(load_model(tmp_path / "it"), batch)
+    actual = {name: each for name, each in actual.items() if name in expected}
+    assert_equal(actual, expected, is_compared_BT=batch["input_mask"].astype(bool))
 
 
 @pytest.fixture(scope="module")

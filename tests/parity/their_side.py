@@ -1,15 +1,17 @@
 """Outputs and gradients of Hugging Face's BERT and relatives in PyTorch, as in `our_side`."""
 
+import json
 from pathlib import Path
 from tempfile import TemporaryDirectory
 
 import numpy as np
 import torch
 import transformers
+from safetensors.torch import load_file
 
 from bert_keras.checkpoints.checkpoint import our_tensors
 from bert_keras.checkpoints.huggingface.config import transformers_classes, write_config
-from bert_keras.checkpoints.huggingface.folder import is_transposed, weight_names
+from bert_keras.checkpoints.huggingface.folder import SAFETENSORS, is_transposed, weight_names
 from bert_keras.checkpoints.tensors import StoredTensor
 from bert_keras.config import BertConfig, ModelMetadata, numbered_labels
 from bert_keras.families import FAMILIES, family_of
@@ -80,7 +82,9 @@ def perturb(parameters, stddev: float) -> None:
 def outputs(reference: torch.nn.Module, batch: dict[str, np.ndarray]) -> dict[str, np.ndarray]:
     with torch.no_grad():
         expected = reference(
-            **_tensors(batch, reference), output_hidden_states=True, output_attentions=True
+            **_tensors(batch, reference.config.model_type),
+            output_hidden_states=True,
+            output_attentions=True,
         )
     if "start_logits" in expected:
         expected["qa_outputs"] = torch.stack([expected.start_logits, expected.end_logits], dim=-1)
@@ -95,12 +99,57 @@ def outputs(reference: torch.nn.Module, batch: dict[str, np.ndarray]) -> dict[st
     return actual
 
 
+def neobert_outputs(folder: Path, batch: dict[str, np.ndarray]) -> dict[str, np.ndarray]:
+    """Returns the outputs of NeoBERT's classifier, whose code is not a part of transformers.
+
+    Written from the paper and from github.com/chandar-lab/NeoBERT.
+    """
+    values = json.loads((folder / "config.json").read_text("utf-8"))
+    weights = {
+        name.removeprefix("model."): w for name, w in load_file(folder / SAFETENSORS).items()
+    }
+    heads, size = values["num_attention_heads"], values["hidden_size"]
+    ids, mask = _tensors(batch, "neobert").values()
+    frequencies = 1 / 10_000 ** (torch.arange(0, size // heads, 2) / (size // heads))
+    angles = torch.outer(torch.arange(ids.shape[1]), frequencies)
+
+    def dense(x, name):
+        return torch.nn.functional.linear(x, weights[f"{name}.weight"], weights.get(f"{name}.bias"))
+
+    def norm(x, name):
+        gamma, epsilon = weights[f"{name}.weight"], values["norm_eps"]
+        return x * gamma / (x.square().mean(-1, keepdim=True) + epsilon).sqrt()
+
+    def rotated(x):  # adjacent values are the real and the imaginary part of a number
+        pairs = torch.view_as_complex(x.unflatten(-1, (-1, 2)).contiguous())
+        turned = pairs * torch.polar(torch.ones_like(angles), angles)[:, None]
+        return torch.view_as_real(turned).flatten(-2)
+
+    hidden = weights["encoder.weight"][ids]
+    states = [hidden]
+    for index in range(values["num_hidden_layers"]):
+        block = f"transformer_encoder.{index}."
+        qkv = dense(norm(hidden, f"{block}attention_norm"), f"{block}qkv")
+        query, key, value = qkv.unflatten(-1, (heads, -1)).chunk(3, dim=-1)
+        scores = torch.einsum("bqnh,bknh->bnqk", rotated(query), rotated(key))
+        scores = scores / (size // heads) ** 0.5 + torch.log(mask)[:, None, None]
+        context = torch.einsum("bnqk,bknh->bqnh", scores.softmax(-1), value).flatten(2)
+        hidden = hidden + dense(context, f"{block}wo")
+        gate, up = dense(norm(hidden, f"{block}ffn_norm"), f"{block}ffn.w12").chunk(2, dim=-1)
+        hidden = hidden + dense(torch.nn.functional.silu(gate) * up, f"{block}ffn.w3")
+        states.append(hidden)
+    states[-1] = norm(hidden, "layer_norm")
+    logits = dense(dense(states[-1][:, 0], "dense").tanh(), "classifier")
+    named = {f"hidden_states/{index}": each for index, each in enumerate(states)}
+    return {name: each.numpy() for name, each in (named | {"classification": logits}).items()}
+
+
 def loss_and_gradients(
     reference: torch.nn.Module, batch: dict[str, np.ndarray], *, metadata: ModelMetadata
 ) -> tuple[float, dict[str, np.ndarray]]:
     """Returns the sum of the two losses in the original run_pretraining.py, or the first loss if
     the model has only the first head, and the gradients by our names."""
-    expected = reference(**_tensors(batch, reference))
+    expected = reference(**_tensors(batch, reference.config.model_type))
     rows = np.arange(len(batch["input_ids"]))[:, None]
     logits = expected["prediction_logits" if "prediction_logits" in expected else "logits"]
     masked = logits[rows, batch["masked_lm_positions"]]
@@ -124,7 +173,8 @@ def discriminator_gradients(
     metadata: ModelMetadata,
 ) -> tuple[float, dict[str, np.ndarray]]:
     """Returns the reference's own loss and its gradients by our names."""
-    loss = reference(**_tensors(batch, reference), labels=torch.tensor(is_replaced)).loss
+    inputs = _tensors(batch, reference.config.model_type)
+    loss = reference(**inputs, labels=torch.tensor(is_replaced)).loss
     return loss.item(), _gradients(reference, loss, metadata=metadata)
 
 
@@ -146,8 +196,8 @@ def _gradients(reference, loss, *, metadata: ModelMetadata) -> dict[str, np.ndar
     return {name: gradient.read() for name, gradient in gradients.items()}
 
 
-def _tensors(batch: dict[str, np.ndarray], reference: torch.nn.Module) -> dict[str, torch.Tensor]:
+def _tensors(batch: dict[str, np.ndarray], model_type: str) -> dict[str, torch.Tensor]:
     names = {"input_ids": "input_ids", "input_mask": "attention_mask"}
-    if reference.config.model_type not in ("distilbert", "modernbert"):
+    if model_type not in ("distilbert", "modernbert", "neobert"):
         names["segment_ids"] = "token_type_ids"
     return {theirs: torch.tensor(batch[ours]).long() for ours, theirs in names.items()}

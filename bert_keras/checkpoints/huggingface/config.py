@@ -68,8 +68,13 @@ def read_values(folder: Path) -> tuple[dict[str, Any], Family]:
     """Returns the values of config.json and the family of the model, by default BERT."""
     values = json_object(folder / CONFIG)
     model_type = str(values.get("model_type", "bert"))
-    check_name(model_type, FAMILIES, what=f"model_type in {CONFIG}")
-    return values, FAMILIES[model_type]
+    families = {kind: f for f in FAMILIES.values() for kind in (f.kind, *f.other_kinds)}
+    check_name(model_type, families, what=f"model_type in {CONFIG}")
+    family = families[model_type]
+    if family.native_values is not None:
+        values.pop("auto_map", None)  # its code computes the network of the family
+        values = family.native_values(values)
+    return values, family
 
 
 def transformers_classes(family: Family) -> dict[str, str]:
@@ -89,7 +94,8 @@ def _config_fields(family: Family) -> dict[str, str]:
 def read_config(values: Mapping[str, Any], family: Family) -> BertConfig:
     """Returns the configuration in the values of config.json, with a pooler."""
     values = {**family.defaults, **values}
-    check_fixed(values, {**FIXED, **family.fixed_values}, file=CONFIG)
+    fixed = {**FIXED, **family.fixed_values, **family.published_values}
+    check_fixed(values, fixed, file=CONFIG)
     names = {key: str(values.get(key, "gelu")) for key in family.activation_keys}
     name = next(iter(names.values()))
     check_name(name, ACTIVATIONS, what=f"activation in {CONFIG}")

@@ -52,12 +52,14 @@ def read(path: Path, *, ignore: Collection[str]) -> Checkpoint:
     for name, tensor in stored_weights(path).items():  # older files have gamma and beta
         name = name.removeprefix("module.").replace(".LayerNorm.gamma", ".LayerNorm.weight")
         stored[name.replace(".LayerNorm.beta", ".LayerNorm.bias").removeprefix(prefix)] = tensor
+    stored = _native_weights(stored, family)
     starts = tuple(family.unused_weights)
     unused = [name for name in stored if name in ignore or name.startswith(starts)]
     weights = {name: tensor for name, tensor in stored.items() if name not in unused}
     _drop_copies(weights, family, config)
     model = _find_model(weights, named_model, family, config)
     table = weight_names(family, model, config)
+    weights = _reordered(weights, family, config)
     tensors = our_tensors(weights, table, is_transposed=is_transposed)
     labels, problem_type = (), ""
     if KINDS[model].is_labelled:
@@ -108,6 +110,7 @@ def write(checkpoint: Checkpoint, folder: Path) -> tuple[str, ...]:
     tensors = their_tensors(
         checkpoint.tensors, table, is_transposed=is_transposed, format="huggingface"
     )
+    tensors = _reordered(tensors, family, config, is_ours=True)
     if vocabulary is not None and (padding := family.fixed_values.get("pad_token_id")) is not None:
         found, expected = {"pad_token_id": vocabulary.pad_id}, {"pad_token_id": padding}
         config_file.check_fixed(found, expected, file=f"the {config_file.CONFIG} of {family.kind}")
@@ -155,6 +158,31 @@ def weight_names(
 def is_transposed(name: str) -> bool:
     """Returns whether transformers stores the transpose of the weight with this public name."""
     return name.endswith("/kernel")
+
+
+def _native_weights(stored: Mapping[str, StoredTensor], family: Family) -> dict[str, StoredTensor]:
+    """Gives published weights their names in transformers, and divides them."""
+    native = {}
+    for name, tensor in stored.items():
+        names = [name]
+        for published, parts in family.published_names.items():
+            if published in name:
+                parts = (parts,) if isinstance(parts, str) else parts
+                names = [each.replace(published, part) for part in parts for each in names]
+        native |= zip(names, tensor.split(len(names)), strict=True)
+    return native
+
+
+def _reordered(
+    weights: dict[str, StoredTensor], family: Family, config: BertConfig, *, is_ours: bool = False
+) -> dict[str, StoredTensor]:
+    """Brings the rows of their weights into our order, or, if `is_ours`, back into theirs."""
+    orders = {name: family.row_order(name, config) for name in weights}
+    return weights | {
+        name: weights[name].reordered(np.argsort(rows) if is_ours else rows)
+        for name, rows in orders.items()
+        if rows is not None
+    }
 
 
 def _find_model(
@@ -213,6 +241,8 @@ def _drop_copies(weights: dict[str, StoredTensor], family: Family, config: BertC
     for name in BUFFERS:
         weights.pop(name, None)
     names = weight_names(family, "BertMaskedLM", config)
+    if "masked_lm/decoder" not in names:
+        return
     decoder, bias = names["masked_lm/decoder"], names["masked_lm/output_bias"]
     copies = {decoder.replace(".weight", ".bias"): bias}
     if config.ties_decoder:
