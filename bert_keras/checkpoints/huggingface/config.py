@@ -88,7 +88,10 @@ def _config_fields(family: Family) -> dict[str, str]:
 
 def read_config(values: Mapping[str, Any], family: Family) -> BertConfig:
     """Returns the configuration in the values of config.json, with a pooler."""
-    check_fixed(values, {**FIXED, **family.fixed_values}, file=CONFIG)
+    fixed = {**FIXED, **family.fixed_values}
+    if "position_kind" in family.traits:  # the key is not used; mmBERT and Ettin state sans_pos
+        fixed |= {"position_embedding_type": values.get("position_embedding_type")}
+    check_fixed(values, fixed, file=CONFIG)
     values = {**family.defaults, **values}
     names = {key: str(values.get(key, "gelu")) for key in family.activation_keys}
     name = next(iter(names.values()))

@@ -1,7 +1,8 @@
-"""Tokenizes text with byte-level BPE inside a TF graph.
+"""Tokenizes text with byte-level BPE, or with Gemma's BPE of characters, inside a TF graph.
 
 First, added tokens are found in the text, such as ModernBERT's runs of spaces. Then GPT-2's pattern
-(Radford et al. 2019) splits the rest into words. Each step merges the next pair of every word.
+(Radford et al. 2019), or the spaces, split the rest into words. Each step merges the next pair of
+every word.
 """
 
 import re
@@ -15,11 +16,11 @@ from tokenizers.pre_tokenizers import ByteLevel
 from bert_keras.errors import InputError
 from bert_keras.exporting.text_ops import words as word_ops
 from bert_keras.exporting.text_ops.normalization import Composition
-from bert_keras.text.fast_tokenizer import rules_of
-from bert_keras.text.vocab import Vocabulary
+from bert_keras.text.fast_tokenizer import MARK_SPACES, marks_spaces, rules_of
+from bert_keras.text.vocab import WORD_MARK, Vocabulary
 
 _END, _LETTER, _NUMBER, _OTHER, _SPACE = range(5)  # kinds of characters
-_SPACE_POINT, _APOSTROPHE = map(ord, " '")
+_SPACE_POINT, _APOSTROPHE, _MARK_POINT = map(ord, f" '{WORD_MARK}")
 # Options of the BPE model and of an added token that must be unset.
 _UNSUPPORTED = ("dropout", "continuing_subword_prefix", "end_of_word_suffix", "ignore_merges")
 _UNSUPPORTED_OF_ADDED = ("single_word", "lstrip", "rstrip")
@@ -41,31 +42,66 @@ class BytePairs(tf.Module):
         rules = rules_of(vocabulary)
         ids, merges = rules["model"]["vocab"], [tuple(pair) for pair in rules["model"]["merges"]]
         added = [each for each in rules["added_tokens"] if not each["special"]]
-        model, splitter = rules["model"], rules["pre_tokenizer"]
+        model, splitter = rules["model"], rules["pre_tokenizer"] or {}
+        self._symbols = _byte_symbols()
+        self._has_marks = marks_spaces(rules)
         # A step merges all occurrences of a word's lowest-ranked pair at once. This equals BPE only
         # if a merge never creates a pair of lower rank.
         rank_of = {a + b: rank for rank, (a, b) in enumerate(merges)}
-        if not (
-            splitter["type"] == "ByteLevel"
-            and splitter.get("use_regex", True)
-            and not (added and splitter["add_prefix_space"])
-            and rules["normalizer"] in (None, {"type": "NFC"})
-            and not any(map(model.get, _UNSUPPORTED))
-            and not any(each[option] for each in added for option in _UNSUPPORTED_OF_ADDED)
-            # NFC joins only U+0338 to the last character of tokens such as "<|endoftext|>".
-            and all(NFC().normalize_str(each["content"]) == each["content"] for each in added)
-            and ids.keys() >= {_byte_symbols()[byte] for byte in _UTF8_BYTES}
-            and len(rank_of) == len(merges)
-            and all(
-                max(rank_of.get(a, -1), rank_of.get(b, -1)) < n for n, (a, b) in enumerate(merges)
+        if self._has_marks:
+            self._symbols = [f"<0x{byte:02X}>" for byte in range(0x100)]
+            is_supported = (
+                model["byte_fallback"]
+                and rules["normalizer"] in (None, MARK_SPACES)
+                and splitter.get("pattern", {"String": " "}) == {"String": " "}
+                and splitter.get("replacement", WORD_MARK) == WORD_MARK
+                # Added tokens are found before spaces become marks.
+                and not any(e["normalized"] and {*e["content"]} & {" ", WORD_MARK} for e in added)
             )
+        else:
+            is_supported = (
+                splitter["type"] == "ByteLevel"
+                and splitter.get("use_regex", True)
+                and not (added and splitter["add_prefix_space"])
+                and rules["normalizer"] in (None, {"type": "NFC"})
+                # NFC joins only U+0338 to the last character of tokens such as "<|endoftext|>".
+                and all(NFC().normalize_str(each["content"]) == each["content"] for each in added)
+                and len(rank_of) == len(merges)
+                and all(
+                    max(rank_of.get(a, -1), rank_of.get(b, -1)) < n
+                    for n, (a, b) in enumerate(merges)
+                )
+            )
+        if (
+            not is_supported
+            or any(map(model.get, _UNSUPPORTED))
+            or any(each[option] for each in added for option in _UNSUPPORTED_OF_ADDED)
+            or not ids.keys() >= {self._symbols[byte] for byte in _UTF8_BYTES}
         ):
-            raise InputError("an exported graph supports only the BPE of RoBERTa and ModernBERT")
-        self.has_offsets = not splitter["add_prefix_space"]
-        self._composition = Composition() if rules["normalizer"] else None
-        self._byte_ids = np.array([ids.get(symbol, 0) for symbol in _byte_symbols()], np.int32)
+            names = "RoBERTa, ModernBERT and mmBERT"
+            raise InputError(f"an exported graph supports only the BPE of {names}")
+        self._composition = Composition() if rules["normalizer"] == {"type": "NFC"} else None
+        self._byte_ids = np.array([ids.get(symbol, 0) for symbol in self._symbols], np.int32)
         self._size = len(vocabulary)
-        self._num_bytes = np.array([*map(len, vocabulary.tokens)], np.int64)
+        num_bytes = [*map(len, vocabulary.tokens)]
+        if self._has_marks:
+            self._prepends = splitter.get("prepend_scheme", "never")
+            self.has_offsets = self._prepends == "never"
+            # With a Metaspace, each mark begins a word; otherwise marks in a row begin one word,
+            # and a mark begins no word if a token has one after another character.
+            self._has_word_each = splitter.get("split", False)
+            self._has_words = self._has_word_each or not any(
+                WORD_MARK in (a + b).lstrip(WORD_MARK) for a, b in merges
+            )
+            characters = {token: n for token, n in ids.items() if len(token) == 1}
+            self._character_ids = word_ops.make_hash_table(
+                [*characters], np.array([*characters.values()], np.int32), default=_NONE
+            )
+            is_byte = {*self._symbols}
+            num_bytes = [1 if t in is_byte else len(t.encode()) for t in vocabulary.tokens]
+        else:
+            self.has_offsets = not splitter["add_prefix_space"]
+        self._num_bytes = np.array(num_bytes, np.int64)
         tokens, token_ids = [e["content"] for e in added], [e["id"] for e in added]
         self._num_bytes[token_ids] = [len(token.encode()) for token in tokens]
         # The longest alternative comes first, because the pattern finds the first that matches.
@@ -80,7 +116,7 @@ class BytePairs(tf.Module):
     def __call__(self, text: tf.Tensor) -> word_ops.TextTokens:
         with tf.device("CPU:0"):
             source = word_ops.decode_points(text, end="\n")
-            if not self.has_offsets:
+            if not (self.has_offsets or self._has_marks):
                 lacks_space = tf.gather(source.values, source.splits[:-1]) != _SPACE_POINT
                 lacks_space &= source.splits[1:] - source.splits[:-1] > 1  # it is not empty
                 source = word_ops.decode_points(tf.where(lacks_space, " ", "") + text, end="\n")
@@ -89,7 +125,12 @@ class BytePairs(tf.Module):
             ends = points.splits[1:, None] - 1
             kinds = tf.tensor_scatter_nd_update(kinds, ends, tf.fill(tf.shape(ends)[:1], _END))
             ids = self._ids(points, kinds)
-            widths = word_ops.utf8_widths(points.values) * tf.cast(kinds != _END, tf.int64)
+            if self._has_marks and not self.has_offsets:
+                unknown = tf.zeros_like(ids.values, tf.int64)
+                return word_ops.TextTokens(ids, unknown, unknown, source)
+            widths = word_ops.utf8_widths(self._with_marks(points.values)) * tf.cast(
+                kinds != _END, tf.int64
+            )
             point_indices = tf.repeat(tf.range(tf.size(widths, tf.int64)), widths)
             byte_ends = tf.cumsum(tf.gather(self._num_bytes, ids.values))
             starts = tf.gather(point_indices, word_ops.previous(byte_ends))
@@ -110,24 +151,60 @@ class BytePairs(tf.Module):
         added_ids, is_inside = self._added(points)
         is_added, is_end = added_ids != _NONE, kinds == _END
         # An added token divides its text into two, which are split into words separately.
-        starts_word = _starts_word(
-            tf.where(is_added, 0, points.values), tf.where(is_added, _END, kinds)
-        ) & tf.logical_not(is_inside)
-        words = word_ops.from_row_starts(points.values, tf.where(starts_word)[:, 0])
+        values, kinds = tf.where(is_added, 0, points.values), tf.where(is_added, _END, kinds)
+        starts_word = (_starts_word, self._starts_marked_word)[self._has_marks](values, kinds)
+        starts_word &= tf.logical_not(is_inside)
+        words = word_ops.from_row_starts(
+            self._with_marks(points.values), tf.where(starts_word)[:, 0]
+        )
         is_word = tf.logical_not(tf.boolean_mask(is_end, starts_word))
         words = tf.boolean_mask(tf.strings.unicode_encode(words, "UTF-8"), is_word)
         added_ids = tf.boolean_mask(tf.boolean_mask(added_ids, starts_word), is_word)
         # An added token becomes one symbol, so that it takes part in no merge.
         words = tf.where(added_ids == _NONE, words, " ")
-        symbols = tf.strings.bytes_split(words)
+        parts, known_ids, word_ids = words, added_ids, tf.range(tf.size(words, tf.int64))
+        if self._has_marks:
+            lacks_mark = self._lacks_mark(values, kinds, points.splits)
+            lacks_mark = tf.boolean_mask(tf.boolean_mask(lacks_mark, starts_word), is_word)
+            characters = tf.strings.unicode_split(
+                tf.where(lacks_mark, WORD_MARK, "") + words, "UTF-8"
+            )
+            word_ids = characters.value_rowids()
+            added_ids = tf.gather(added_ids, word_ids)
+            character_ids = self._character_ids.lookup(characters.values)
+            known_ids = tf.where(added_ids == _NONE, character_ids, added_ids)
+            parts = tf.where(known_ids == _NONE, characters.values, " ")
+        symbols = tf.strings.bytes_split(parts)
         byte_values = tf.reshape(tf.io.decode_raw(symbols.values, tf.uint8), [-1])
         ids = tf.gather(self._byte_ids, tf.cast(byte_values, tf.int32))
-        added_ids = tf.gather(added_ids, symbols.value_rowids())
-        ids = tf.where(added_ids == _NONE, ids, added_ids)
-        ids, word_ids = self._merge(ids, symbols.value_rowids())
+        known_ids = tf.gather(known_ids, symbols.value_rowids())
+        ids = tf.where(known_ids == _NONE, ids, known_ids)
+        ids, word_ids = self._merge(ids, tf.gather(word_ids, symbols.value_rowids()))
         of_words = word_ops.from_value_rowids(ids, word_ids, nrows=tf.size(words, tf.int64))
         splits = tf.gather(word_ops.num_before(starts_word & tf.logical_not(is_end)), points.splits)
         return word_ops.merge_rows(of_words, splits)
+
+    def _with_marks(self, values: tf.Tensor) -> tf.Tensor:
+        is_replaced = (values == _SPACE_POINT) & self._has_marks
+        return tf.where(is_replaced, _MARK_POINT, values)
+
+    def _starts_marked_word(self, values: tf.Tensor, kinds: tf.Tensor) -> tf.Tensor:
+        """Returns whether a word of Gemma's BPE begins at each code point, bool [N]."""
+        starts_word = (kinds == _END) | (word_ops.previous(kinds, filler=_END) == _END)
+        is_mark = self._with_marks(values) == _MARK_POINT
+        is_first = is_mark & tf.logical_not(word_ops.previous(is_mark) & (not self._has_word_each))
+        return starts_word | (is_first & self._has_words)
+
+    def _lacks_mark(self, values: tf.Tensor, kinds: tf.Tensor, splits: tf.Tensor) -> tf.Tensor:
+        """Returns where the tokenizer adds a mark before a code point, bool [N]."""
+        is_first = word_ops.previous(kinds, filler=_END) == _END
+        if self._prepends == "first":
+            texts = tf.scatter_nd(
+                splits[:-1, None], tf.ones_like(splits[:-1]), tf.shape(values, tf.int64)
+            )
+            is_first &= texts > 0
+        is_other = (kinds != _END) & (self._with_marks(values) != _MARK_POINT)
+        return is_first & is_other & (self._prepends != "never")
 
     def _added(self, points: word_ops.CodePoints) -> tuple[tf.Tensor, tf.Tensor]:
         """Returns the added token at each code point, or _NONE, and whether it began before."""
@@ -154,7 +231,14 @@ class BytePairs(tf.Module):
 
         def step(ids, word_ids, ranks):
             lowest = tf.gather(tf.math.segment_min(ranks, word_ids), word_ids)
-            is_left = word_ops.every_second((ranks == lowest) & (ranks < _NO_MERGE))
+            is_left = (ranks == lowest) & (ranks < _NO_MERGE)
+            if self._has_marks:  # a merge may create a pair of a lower rank
+                number = word_ops.num_before(is_left)[1:]
+                is_left &= number == tf.gather(
+                    tf.math.segment_min(tf.where(is_left, number, tf.int64.max), word_ids), word_ids
+                )
+            else:
+                is_left = word_ops.every_second(is_left)
             merged = tf.gather(self._merged, tf.minimum(ranks, len(self._merged) - 1))
             is_kept = tf.logical_not(word_ops.previous(is_left))
             ids = tf.boolean_mask(tf.where(is_left, merged, ids), is_kept)
