@@ -50,6 +50,7 @@ SPECIALS = {
 SPLITTERS = {"BPE": '"ByteLevel"', "Unigram": '"Metaspace"'}
 SUPPORTED = "known are WordPiece, byte-level BPE, Gemma's BPE and SentencePiece's Unigram"
 MARK_SPACES = {"type": "Replace", "pattern": {"String": " "}, "content": WORD_MARK}  # a normalizer
+_WHOLE = ((None, None), ("Split", {"String": " "}))  # types and patterns of a pre_tokenizer
 OPTIONS = ("single_word", "lstrip", "rstrip", "normalized", "special")  # of an added token
 EXCLUDED_SCORE = -100.0  # added to the score of a token that must never be chosen
 VOCABULARY_FILE, RULES_FILE = "vocab.txt", "tokenizer.json"
@@ -130,7 +131,9 @@ def rules_vocabulary(
     ids |= {each.content: i for i, each in tokenizer.get_added_tokens_decoder().items()}
     known = SPECIALS[model]
     found = (each for each in known if ids.keys() >= {*each.tokens, *each.unused})
-    specials = replace(next(found, known[0]), **({"word_start": WORD_MARK} if has_marks else {}))
+    specials = next(found, known[0])
+    if has_marks:
+        specials = replace(specials, word_start=WORD_MARK)
     num_added = tokenizer.num_special_tokens_to_add(is_pair=True)
     if num_added in (3, 4):  # A.X-Encoder has RoBERTa's tokens and one separator
         specials = replace(specials, num_separators=num_added - 2)
@@ -149,10 +152,11 @@ def tokenizer_of(
 
 def marks_spaces(rules: Mapping[str, Any]) -> bool:
     """Returns whether the rules of a BPE write each space as "▁", as Gemma's do."""
-    splitter = (rules.get("pre_tokenizer") or {}).get("type")
-    return splitter == "Metaspace" or (
-        rules.get("normalizer") == MARK_SPACES and splitter in (None, "Split")
-    )
+    splitter = rules.get("pre_tokenizer") or {}
+    # After the normalizer, there are no spaces at which the text could be split.
+    is_whole = (splitter.get("type"), splitter.get("pattern")) in _WHOLE
+    is_marked = rules.get("normalizer") == MARK_SPACES and is_whole
+    return splitter.get("replacement") == WORD_MARK or is_marked
 
 
 def is_uncased(vocabulary: Vocabulary) -> bool:
@@ -215,8 +219,9 @@ class FastTokenizer(TextTokenizer):
                     each["content"] = f" {each['content']}"
         self._tokenizer = Tokenizer.from_str(json.dumps(settings))
         self._tokenizer.encode_special_tokens = True  # "[SEP]" in a text is plain text
-        self._marks_spaces = settings["model"]["type"] == "BPE" and marks_spaces(settings)
-        if settings["model"]["type"] == "BPE" and not self._marks_spaces:
+        is_bpe = settings["model"]["type"] == "BPE"
+        self._marks_spaces = is_bpe and marks_spaces(settings)
+        if is_bpe and not self._marks_spaces:
             # The splitter may add a leading space, which must not be counted in offsets.
             prefixed = settings["pre_tokenizer"]["add_prefix_space"]
             self._tokenizer.post_processor = ByteLevel(add_prefix_space=prefixed, trim_offsets=True)
