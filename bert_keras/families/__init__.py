@@ -22,6 +22,7 @@ def family_of(config: BertConfig, vocabulary: Vocabulary | None = None) -> Famil
     If several families have this configuration, the vocabulary's special tokens decide.
     """
     families = [family for family in FAMILIES.values() if family.includes(config)]
+    families.sort(key=lambda family: len(family.specials.unused))  # CamemBERT after RoBERTa
     if vocabulary is not None:
         families.sort(key=lambda family: family.specials != vocabulary.specials)
     return families[0] if families else None

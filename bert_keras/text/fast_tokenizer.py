@@ -1,8 +1,9 @@
 """Reads and builds the rules of a tokenizer.json, and tokenizes by these rules.
 
 A tokenizer.json of the library `tokenizers` describes a byte-level BPE tokenizer (RoBERTa,
-ModernBERT) or a Unigram tokenizer (ALBERT, XLM-RoBERTa, KoBERT). The ids equal the ids of Hugging
-Face's tokenizers. Rules of Unigram are built from SentencePiece's ModelProto `model`.
+ModernBERT), a BPE tokenizer of characters that writes spaces as "▁" (Gemma, mmBERT) or a Unigram
+tokenizer (ALBERT, XLM-RoBERTa, KoBERT). The ids equal the ids of Hugging Face's tokenizers. Rules
+of Unigram are built from SentencePiece's ModelProto `model`.
 """
 
 import hashlib
@@ -34,14 +35,27 @@ ROBERTA_SPECIALS = Specials(
 MODERNBERT_SPECIALS = Specials(SPECIAL_TOKENS, second_segment=0, word_start=BYTE_SPACE)
 ALBERT_SPECIALS = Specials(("<pad>", "<unk>", "[CLS]", "[SEP]", "[MASK]"), word_start=WORD_MARK)
 XLM_ROBERTA_SPECIALS = replace(ROBERTA_SPECIALS, word_start=WORD_MARK)
+CAMEMBERT_SPECIALS = replace(
+    XLM_ROBERTA_SPECIALS, unused=("<s>NOTUSED", "</s>NOTUSED", "<unk>NOTUSED")
+)
 SENTENCEPIECE_SPECIALS = Specials(SPECIAL_TOKENS, word_start=WORD_MARK)
+MMBERT_SPECIALS = Specials(
+    ("<pad>", "<unk>", "<bos>", "<eos>", "<mask>"), second_segment=0, word_start=WORD_MARK
+)
 # The keys are the values of `model.type` in a tokenizer.json.
 SPECIALS = {
-    "BPE": (ROBERTA_SPECIALS, MODERNBERT_SPECIALS),
-    "Unigram": (ALBERT_SPECIALS, XLM_ROBERTA_SPECIALS, SENTENCEPIECE_SPECIALS),
+    "BPE": (ROBERTA_SPECIALS, MODERNBERT_SPECIALS, MMBERT_SPECIALS),
+    "Unigram": (
+        ALBERT_SPECIALS,
+        CAMEMBERT_SPECIALS,
+        XLM_ROBERTA_SPECIALS,
+        SENTENCEPIECE_SPECIALS,
+    ),
 }
 SPLITTERS = {"BPE": '"ByteLevel"', "Unigram": '"Metaspace"'}
-SUPPORTED = "known are WordPiece, byte-level BPE and SentencePiece's Unigram"
+SUPPORTED = "known are WordPiece, byte-level BPE, Gemma's BPE and SentencePiece's Unigram"
+MARK_SPACES = {"type": "Replace", "pattern": {"String": " "}, "content": WORD_MARK}  # a normalizer
+_WHOLE = ((None, None), ("Split", {"String": " "}))  # types and patterns of a pre_tokenizer
 OPTIONS = ("single_word", "lstrip", "rstrip", "normalized", "special")  # of an added token
 EXCLUDED_SCORE = -100.0  # added to the score of a token that must never be chosen
 VOCABULARY_FILE, RULES_FILE = "vocab.txt", "tokenizer.json"
@@ -102,7 +116,9 @@ def rules_vocabulary(
         source, tokenizer = json.loads(rules), Tokenizer.from_str(rules)
         model, splitter = type(tokenizer.model).__name__, json.dumps(source.get("pre_tokenizer"))
         is_nested = model == "BPE" and '"pretokenizers"' in splitter
-        if model not in SPECIALS or SPLITTERS[model] not in splitter or is_nested:
+        has_marks = model == "BPE" and marks_spaces(source)
+        is_known = has_marks or SPLITTERS.get(model, model) in splitter
+        if model not in SPECIALS or not is_known or is_nested:
             raise ValueError(f"a {model} tokenizer that splits by {splitter}")
         if model == "BPE" and not source["model"]["merges"]:
             raise ValueError("it has no merges")
@@ -119,7 +135,13 @@ def rules_vocabulary(
     ids = dict(vocab) if model == "BPE" else {token: i for i, (token, _) in enumerate(vocab)}
     ids |= {each.content: i for i, each in tokenizer.get_added_tokens_decoder().items()}
     known = SPECIALS[model]
-    specials = next((each for each in known if ids.keys() >= set(each.tokens)), known[0])
+    found = (each for each in known if ids.keys() >= {*each.tokens, *each.unused})
+    specials = next(found, known[0])
+    if has_marks:
+        specials = replace(specials, word_start=WORD_MARK)
+    num_added = tokenizer.num_special_tokens_to_add(is_pair=True)
+    if num_added in (3, 4):  # A.X-Encoder has RoBERTa's tokens and one separator
+        specials = replace(specials, num_separators=num_added - 2)
     return Vocabulary(in_order_of_ids(ids, file=os.fspath(file)), specials, tokenizer.to_str())
 
 
@@ -131,6 +153,15 @@ def tokenizer_of(
     if vocabulary.rules:
         return FastTokenizer(vocabulary)
     return WordPieceTokenizer(vocabulary, lowercase=lowercase)
+
+
+def marks_spaces(rules: Mapping[str, Any]) -> bool:
+    """Returns whether the rules of a BPE write each space as "▁", as Gemma's do."""
+    splitter = rules.get("pre_tokenizer") or {}
+    # After the normalizer, there are no spaces at which the text could be split.
+    is_whole = (splitter.get("type"), splitter.get("pattern")) in _WHOLE
+    is_marked = rules.get("normalizer") == MARK_SPACES and is_whole
+    return splitter.get("replacement") == WORD_MARK or is_marked
 
 
 def is_uncased(vocabulary: Vocabulary) -> bool:
@@ -166,10 +197,10 @@ def rules_of(vocabulary: Vocabulary) -> dict[str, Any]:
     the model and the tokens that `Vocabulary.padded` adds. All other added tokens are found in
     texts, even if transformers calls them special.
     """
-    rules, specials = json.loads(vocabulary.rules), vocabulary.specials.tokens
+    rules, specials = json.loads(vocabulary.rules), vocabulary.specials
     for each in rules["added_tokens"]:
         is_padding = each["special"] and each["content"].startswith("[unused")
-        each["special"] = is_padding or each["content"] in specials
+        each["special"] = is_padding or each["content"] in (*specials.tokens, *specials.unused)
     return rules
 
 
@@ -185,7 +216,7 @@ class FastTokenizer(TextTokenizer):
             # Special tokens get a leading space, so that no text contains them: Metaspace replaces
             # all spaces of a text.
             tokens = settings["model"]["vocab"]  # [token, score] in order of ids
-            for token in vocabulary.specials.tokens:
+            for token in (*vocabulary.specials.tokens, *vocabulary.specials.unused):
                 if (token_id := vocabulary.ids[token]) < len(tokens):
                     tokens[token_id][0] = f" {token}"
             for each in settings["added_tokens"]:
@@ -193,7 +224,9 @@ class FastTokenizer(TextTokenizer):
                     each["content"] = f" {each['content']}"
         self._tokenizer = Tokenizer.from_str(json.dumps(settings))
         self._tokenizer.encode_special_tokens = True  # "[SEP]" in a text is plain text
-        if settings["model"]["type"] == "BPE":
+        is_bpe = settings["model"]["type"] == "BPE"
+        self._marks_spaces = is_bpe and marks_spaces(settings)
+        if is_bpe and not self._marks_spaces:
             # The splitter may add a leading space, which must not be counted in offsets.
             prefixed = settings["pre_tokenizer"]["add_prefix_space"]
             self._tokenizer.post_processor = ByteLevel(add_prefix_space=prefixed, trim_offsets=True)
@@ -202,8 +235,11 @@ class FastTokenizer(TextTokenizer):
         texts, results = checked_list(texts), []
         num_removed = list(map(self._num_removed, texts))
         texts = [text[num:] for text, num in zip(texts, num_removed, strict=True)]
-        for encoding, num in zip(self._tokenizer.encode_batch(texts), num_removed, strict=True):
+        encoded = self._tokenizer.encode_batch(texts)
+        for text, encoding, num in zip(texts, encoded, num_removed, strict=True):
             offsets = [(start + num, end + num) for start, end in encoding.offsets]
+            if self._marks_spaces:
+                offsets = [_without_spaces(text, *each) for each in offsets]
             results.append(TokenizedText(encoding.ids, self._tokens(encoding.ids), offsets))
         return results
 
@@ -222,6 +258,12 @@ class FastTokenizer(TextTokenizer):
             return 0
         kept = (index for index, char in enumerate(text) if normalizer.normalize_str(char))
         return next(kept, len(text))
+
+
+def _without_spaces(text: str, start: int, end: int) -> tuple[int, int]:
+    """Returns a range of a text without the spaces at its ends, which belong to no word."""
+    start = end - len(text[start:end].lstrip(" "))
+    return start, start + len(text[start:end].rstrip(" "))
 
 
 def byte_pair_rules(model: BPE, *, prefixed: bool = False) -> str:
@@ -267,14 +309,21 @@ def sentencepiece_rules(model: Any, specials: Specials = ALBERT_SPECIALS) -> str
     return _unigram_text(unigrams, [normalizers.NFC(), *_normalization(model)], specials)
 
 
-def xlm_roberta_rules(model: Any) -> str:
-    """Builds the tokenizer.json of a SentencePiece Unigram model, as XLMRobertaTokenizer does."""
+def xlm_roberta_rules(model: Any, specials: Specials = XLM_ROBERTA_SPECIALS) -> str:
+    """Builds the tokenizer.json of a SentencePiece Unigram model, as XLMRobertaTokenizer does.
+
+    With CAMEMBERT_SPECIALS, it builds the rules of CamembertTokenizer.
+    """
     # The order of ids in fairseq: special tokens, the model's tokens from the fourth on, <mask>.
-    pad, unk, cls, sep, mask = XLM_ROBERTA_SPECIALS.tokens
-    tokens = [(token, 0.0) for token in (cls, pad, sep, unk)]
-    tokens += [(each.piece, each.score) for each in model.pieces[3:]]
+    pad, unk, cls, sep, mask = specials.tokens
+    tokens, num_replaced = [(token, 0.0) for token in (cls, pad, sep, unk)], 3
+    if specials.unused:  # CamemBERT replaces only the first token, and has <s> and </s> after it
+        cls, sep, unknown = specials.unused
+        tokens = [(token, 0.0) for token in (cls, pad, sep, unk)] + [(unknown, EXCLUDED_SCORE)]
+        num_replaced = 1
+    tokens += [(each.piece, each.score) for each in model.pieces[num_replaced:]]
     unigrams = Unigram([*tokens, (mask, 0.0)], unk_id=3, byte_fallback=False)
-    return _unigram_text(unigrams, _normalization(model), XLM_ROBERTA_SPECIALS)
+    return _unigram_text(unigrams, _normalization(model), specials)
 
 
 def kobert_rules(model: Any) -> str:
@@ -310,6 +359,7 @@ def _unigram_text(model: Unigram, steps: list[normalizers.Normalizer], specials:
     tokenizer.pre_tokenizer = pre_tokenizers.Sequence([pre_tokenizers.WhitespaceSplit(), space])
     tokenizer.decoder = decoders.Metaspace(replacement=WORD_MARK, prepend_scheme="always")
     ids = _add_specials(tokenizer, specials.tokens)
+    tokenizer.add_special_tokens([AddedToken(t, special=True) for t in specials.unused])
     tokenizer.post_processor = packing_template(specials, ids)
     return tokenizer.to_str()
 

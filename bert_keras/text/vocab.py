@@ -24,6 +24,7 @@ class Specials:
     # First character of a token that begins a word after a space. It is "" for WordPiece, where
     # tokens that continue a word begin with "##" instead.
     word_start: str = ""
+    unused: tuple[str, ...] = ()  # other tokens that texts cannot contain
 
 
 BERT_SPECIALS = Specials()

@@ -95,6 +95,8 @@ def read_config(values: Mapping[str, Any], family: Family) -> BertConfig:
     """Returns the configuration in the values of config.json, with a pooler."""
     values = {**family.defaults, **values}
     fixed = {**FIXED, **family.fixed_values, **family.published_values}
+    if "position_kind" in family.traits:  # the key is not used; mmBERT and Ettin state sans_pos
+        del fixed["position_embedding_type"]
     check_fixed(values, fixed, file=CONFIG)
     names = {key: str(values.get(key, "gelu")) for key in family.activation_keys}
     name = next(iter(names.values()))

@@ -4,7 +4,7 @@ tokenizer.json               the tokens and all rules, in the format of the libr
 vocab.txt                    the tokens of WordPiece, one a line
 vocab.json, merges.txt       byte-level BPE, the files of the published RoBERTa
 spiece.model                 SentencePiece Unigram, the file of the published ALBERT and KoBERT
-sentencepiece.bpe.model      SentencePiece Unigram, the file of the published XLM-RoBERTa
+sentencepiece.bpe.model      SentencePiece Unigram, the file of XLM-RoBERTa and CamemBERT
 spm.model                    SentencePiece Unigram, the file of the published DeBERTa
 tokenizer_config.json        tokenizer class, letter case, maximum length and added tokens
 added_tokens.json, special_tokens_map.json       added and special tokens, of older folders
@@ -19,7 +19,7 @@ from typing import Any, NamedTuple
 from tokenizers import AddedToken, Tokenizer, decoders
 from tokenizers.models import BPE
 
-from bert_keras.checkpoints.huggingface.config import check_fixed, note_if_ignored
+from bert_keras.checkpoints.huggingface.config import CONFIG, check_fixed, note_if_ignored
 from bert_keras.config import ModelMetadata
 from bert_keras.errors import InputError, check_name, listed
 from bert_keras.files import existing_file, json_object, optional_json, write_json
@@ -108,7 +108,7 @@ def read_tokenizer(
     if (rules := read_tokenizer_json(folder, settings)) is not None:
         vocabulary = fast_tokenizer.rules_vocabulary(rules, added=added)
         actual = {
-            "add_prefix_space": json.loads(rules)["pre_tokenizer"].get("add_prefix_space"),
+            "add_prefix_space": (json.loads(rules)["pre_tokenizer"] or {}).get("add_prefix_space"),
             "do_lower_case": fast_tokenizer.is_uncased(vocabulary),
             "keep_accents": '"StripAccents"' not in vocabulary.rules,
         }
@@ -172,7 +172,9 @@ def read_tokenizer_json(folder: Path, settings: Mapping[str, Any]) -> str | None
         has_rules = model.get("type", default) in fast_tokenizer.SPECIALS  # WordPiece has none
         return (folder / TOKENIZER_JSON).read_text("utf-8") if has_rules else None
     if (path := folder / "sentencepiece.bpe.model").is_file():
-        return fast_tokenizer.xlm_roberta_rules(sentencepiece_model(path))
+        is_camembert = optional_json(folder / CONFIG).get("model_type") == "camembert"
+        specials = (fast_tokenizer.XLM_ROBERTA_SPECIALS, fast_tokenizer.CAMEMBERT_SPECIALS)
+        return fast_tokenizer.xlm_roberta_rules(sentencepiece_model(path), specials[is_camembert])
     if (path := folder / "spm.model").is_file():
         specials = fast_tokenizer.SENTENCEPIECE_SPECIALS
         return fast_tokenizer.sentencepiece_rules(sentencepiece_model(path), specials)

@@ -12,10 +12,9 @@ from bert_keras.exporting.text_ops import words as word_ops
 from bert_keras.exporting.text_ops.byte_pairs import BytePairs
 from bert_keras.exporting.text_ops.unigrams import Unigrams
 from bert_keras.files import StrPath
-from bert_keras.text.fast_tokenizer import vocabulary_from
+from bert_keras.text.fast_tokenizer import rules_of, vocabulary_from
 from bert_keras.text.packing import MASK, MASK_PATTERN
 from bert_keras.text.tokenizer import MAX_WORD_CHARACTERS
-from bert_keras.text.vocab import WORD_MARK
 
 # The model computes this many rows at a time, so that a longer text does not need more memory.
 WINDOWS_AT_ONCE = 8
@@ -60,7 +59,7 @@ class TextToInputs(tf.Module):
         self._rules_tokenizer = None
         if self.vocabulary.rules:
             self._asset = tf.saved_model.Asset(os.fspath(file))
-            is_unigram = self.vocabulary.specials.word_start == WORD_MARK
+            is_unigram = rules_of(self.vocabulary)["model"]["type"] == "Unigram"
             self._rules_tokenizer = (Unigrams if is_unigram else BytePairs)(self.vocabulary)
             return
         column = tf.lookup.TextFileIndex

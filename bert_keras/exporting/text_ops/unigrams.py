@@ -76,8 +76,9 @@ class _Tree(tf.Module):
 
     def __init__(self, model: dict, vocabulary: Vocabulary):
         super().__init__()
-        specials, pieces = vocabulary.specials.tokens, enumerate(model["vocab"])
-        tokens = [(token, n, score) for n, (token, score) in pieces if token not in specials]
+        hidden = (*vocabulary.specials.tokens, *vocabulary.specials.unused)
+        pieces = enumerate(model["vocab"])
+        tokens = [(token, n, score) for n, (token, score) in pieces if token not in hidden]
         self.unk_id = model["unk_id"]
         self.unknown_score = min(score for _, score in model["vocab"]) - _UNKNOWN_PENALTY
         self.longest = max(len(token) for token, _, _ in tokens)
