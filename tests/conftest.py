@@ -2,6 +2,7 @@
 
 import gc
 import importlib.util
+import json
 import os
 from pathlib import Path
 
@@ -58,14 +59,14 @@ def shared_data() -> Path:
 
 @pytest.fixture(scope="session")
 def subwords(tmp_path_factory) -> dict[str, Path]:
-    """Folders as the tokenizers of RoBERTa, ALBERT, ModernBERT, XLM-RoBERTa, KoBERT and DeBERTa
-    were published: vocab.json with merges.txt, spiece.model, tokenizer.json,
-    sentencepiece.bpe.model, spiece.model and spm.model, of the license's text; the last three also
-    of other languages."""
+    """Folders as the tokenizers of BERT's relatives were published: vocab.json with merges.txt,
+    tokenizer.json or a SentencePiece model, of the license's text; those in `layouts` and mmBERT's
+    also of other languages."""
     folder, root = tmp_path_factory.mktemp("subwords"), Path(__file__).resolve().parents[1]
     lines = [line for line in (root / "LICENSE").read_text("utf-8").split("\n") if line]
     lines += 9 * ["1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 20, 30, 2, 3, 5, 7, 1,"]
-    names = ("roberta", "albert", "modernbert", "xlm-roberta", "kobert", "deberta-v2")
+    names = ("roberta", "albert", "modernbert", "mmbert")
+    names += ("xlm-roberta", "camembert", "kobert", "deberta-v2")
     folders = {name: folder / name for name in names}
     for each in folders.values():
         each.mkdir()
@@ -91,12 +92,15 @@ def subwords(tmp_path_factory) -> dict[str, Path]:
         minloglevel=2,
     )
     modern_tokenizer(lines).save(str(folders["modernbert"] / "tokenizer.json"))
+    gemma_tokenizer([*lines, *SENTENCES]).save(str(folders["mmbert"] / "tokenizer.json"))
+    (folders["camembert"] / "config.json").write_text('{"model_type": "camembert"}', "utf-8")
     kobert = {"unk_id": 0, "pad_id": 1, "bos_id": -1, "eos_id": -1}
     kobert |= {"unk_piece": "[UNK]", "pad_piece": "[PAD]"}
     kobert |= {"control_symbols": ["[CLS]", "[SEP]", "[MASK]"]}
     deberta = {"pad_id": 0, "bos_id": 1, "eos_id": 2, "unk_id": 3}  # [MASK] is added later
     deberta |= {"pad_piece": "[PAD]", "bos_piece": "[CLS]", "eos_piece": "[SEP]"}
     layouts = {"xlm-roberta/sentencepiece.bpe": {}, "kobert/spiece": kobert}
+    layouts["camembert/sentencepiece.bpe"] = {}
     layouts["deberta-v2/spm"] = deberta | {"unk_piece": "[UNK]"}
     for prefix, layout in layouts.items():
         SentencePieceTrainer.train(
@@ -184,5 +188,32 @@ def modern_tokenizer(lines: list[str]):
     ids = [(token, tokenizer.token_to_id(token)) for token in ("[CLS]", "[SEP]")]
     tokenizer.post_processor = tokenizers.processors.TemplateProcessing(
         single="[CLS] $A [SEP]", pair="[CLS] $A [SEP] $B [SEP]", special_tokens=ids
+    )
+    return tokenizer
+
+
+def gemma_tokenizer(lines: list[str]):
+    """Returns a tokenizer in the layout of mmBERT's, which comes from Gemma: spaces become "▁",
+    and a character without a token is divided into bytes."""
+    special = ["<pad>", "<eos>", "<bos>", "<unk>", "<mask>"]
+    steps = {"normalizer": normalizers.Replace(" ", "▁")}
+    steps |= {"pre_tokenizer": pre_tokenizers.Split(" ", "merged_with_previous")}
+    trained = Tokenizer(models.BPE())
+    trained.normalizer, trained.pre_tokenizer = steps.values()
+    trained.train_from_iterator(lines, trainers.BpeTrainer(vocab_size=700, show_progress=False))
+    model = json.loads(trained.to_str())["model"]
+    tokens = [*special, *(f"<0x{byte:02X}>" for byte in range(256)), *model["vocab"]]
+    merges = [tuple(pair) for pair in model["merges"]]
+    options = {"byte_fallback": True, "unk_token": "<unk>", "fuse_unk": True}
+    ids = {token: number for number, token in enumerate(dict.fromkeys(tokens))}
+    tokenizer = Tokenizer(models.BPE(ids, merges, **options))
+    tokenizer.normalizer, tokenizer.pre_tokenizer = steps.values()
+    for token in special:
+        is_mask = token == "<mask>"
+        tokenizer.add_special_tokens([AddedToken(token, lstrip=is_mask, normalized=False)])
+    tokenizer.post_processor = tokenizers.processors.TemplateProcessing(
+        single="<bos> $A <eos>",
+        pair="<bos> $A <eos> $B <eos>",
+        special_tokens=[("<bos>", ids["<bos>"]), ("<eos>", ids["<eos>"])],
     )
     return tokenizer

@@ -20,6 +20,8 @@ CLASSES = {
     "albert": "AlbertTokenizer",
     "modernbert": "PreTrainedTokenizerFast",
     "xlm-roberta": "XLMRobertaTokenizerFast",
+    "camembert": "CamembertTokenizerFast",
+    "mmbert": "PreTrainedTokenizerFast",
 }
 # transformers reads these strings in a text as tokens.
 SPECIAL = re.compile(r"<(s|/s|pad|unk|mask)>|\[(CLS|SEP|MASK|PAD|UNK)\]")
