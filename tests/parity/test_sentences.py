@@ -5,14 +5,14 @@ import dataclasses
 import numpy as np
 import pytest
 
-from bert_keras import BertSentenceEncoder
-from bert_keras.checkpoints.huggingface.tokenizer import read_tokenizer_json
+from bert_keras import BertClassifier, BertSentenceEncoder, load_exported
 from bert_keras.config import EmbeddingConfig
 from bert_keras.downstream.catalog import named_task
 from bert_keras.downstream.sentences.pairs import SentencePair
 from bert_keras.downstream.sentences.retrieval import EncodedCorpus, QueryExample
 from bert_keras.families import FAMILIES
-from bert_keras.text.fast_tokenizer import FastTokenizer, rules_vocabulary
+from bert_keras.models.loading import load_model
+from bert_keras.text.fast_tokenizer import tokenizer_of
 from bert_keras.text.tokenizer import WordPieceTokenizer
 from bert_keras.text.vocab import Vocabulary
 
@@ -71,9 +71,9 @@ def test_prompts(tokenizer, tmp_path):
 
 
 @pytest.mark.parametrize("kind", [kind for kind in FAMILIES if kind not in ("bert", "neobert")])
-def test_relatives(tokenizer, subwords, tmp_path, kind):
-    if kind in subwords:
-        tokenizer = FastTokenizer(rules_vocabulary(read_tokenizer_json(subwords[kind], {})))
+def test_relatives(tokenizer, subwords, vocabulary_of, tmp_path, kind):
+    if kind in (*subwords, "mpnet"):
+        tokenizer = tokenizer_of(vocabulary_of(kind), lowercase=True)
     model = sides.model_of(sides.CASES["dense"], tokenizer=tokenizer, kind=kind)
     texts = [text for text in SENTENCES if text.isascii()]
     assert_equal(*sides.written(model, tmp_path / "model"), texts)
@@ -195,3 +195,34 @@ def test_triplets(model):
     theirs = evaluation.TripletEvaluator(*texts, main_similarity_function="cosine")(model)
     expected = theirs["cosine_accuracy"]
     assert ours["triplet_accuracy"] == pytest.approx(expected, **TOLERANCE) and 0 < expected < 1
+
+
+@pytest.mark.parametrize("activation", ["Sigmoid", "Identity"])
+def test_cross_encoders(tokenizer, tmp_path, activation):
+    config = sides.model_of(EmbeddingConfig(), tokenizer=tokenizer).config
+    model = BertClassifier(dataclasses.replace(config, has_pooler=True), num_labels=1)
+    model.tokenizer = tokenizer
+    model.save_pretrained(tmp_path / "first", format="huggingface")
+    chosen = getattr(torch.nn, activation)()
+    theirs = package.CrossEncoder(str(tmp_path / "first"), activation_fn=chosen, device="cpu")
+    theirs.save_pretrained(str(tmp_path / "theirs"))
+    ours, pairs = load_model(tmp_path / "theirs"), (SENTENCES[:5], SENTENCES[1:])
+
+    def scores(model, **options):
+        return np.array([each["score"] for each in model.predict(pairs, **options)])
+
+    expected = package.CrossEncoder(str(tmp_path / "theirs"), device="cpu").predict(
+        [*zip(*pairs, strict=True)]
+    )
+    assert np.ptp(expected) > 0.01
+    np.testing.assert_allclose(scores(ours, verbose=0), expected, atol=1e-5)
+    ours.fit(pairs, [1.0, 0.0, 0.0, 1.0, 0.0], epochs=20, learning_rate=3e-3, verbose=0)
+    trained = scores(ours, verbose=0)
+    assert trained[[0, 3]].min() > trained[[1, 2, 4]].max()
+    ours.save_pretrained(tmp_path / "ours", format="huggingface")
+    again = package.CrossEncoder(str(tmp_path / "ours"), device="cpu").predict(
+        [*zip(*pairs, strict=True)]
+    )
+    np.testing.assert_allclose(again, trained, atol=1e-5)
+    folder = ours.export(tmp_path / "served" / "1", format="litert")
+    np.testing.assert_allclose(scores(load_exported(folder)), trained, atol=1e-5)
