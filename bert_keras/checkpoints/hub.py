@@ -16,6 +16,7 @@ HUGGING_FACE, KAGGLE = "hf://", "kaggle://"
 _NAME = re.compile(r"\w[\w.-]*(/\w[\w.-]*)?(@[\w./-]+)?", re.ASCII)
 _PRESET = re.compile(r"(albert|bert|distil_bert|roberta)_\w+_(en|multi|zh)\w*", re.ASCII)
 _FILES = ("*.safetensors", "*.weights.h5", "*.json", "*.txt", "*.model", "*.spm", "*Dense/*.bin")
+_FILES += ("*_linear.pt",)  # the report of a load names them
 
 
 def is_name(path: StrPath) -> bool:

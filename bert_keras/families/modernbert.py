@@ -112,7 +112,11 @@ FAMILY = Family(
     traits=_TRAITS,
     options=("has_biases", "ties_decoder", "local_window", "pooling"),
     sizes=(),
-    hub_names=("answerdotai/ModernBERT-base", "answerdotai/ModernBERT-large"),
+    hub_names=(
+        *("answerdotai/ModernBERT-base", "answerdotai/ModernBERT-large"),
+        *("jhu-clsp/ettin-encoder-150m", "jhu-clsp/ettin-encoder-400m"),
+        *("jhu-clsp/mmBERT-small", "jhu-clsp/mmBERT-base", "skt/A.X-Encoder-base"),
+    ),
     class_prefix="ModernBert",
     has_pooler=False,
     prefix="model",

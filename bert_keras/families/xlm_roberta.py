@@ -16,6 +16,7 @@ FAMILY = dataclasses.replace(
     hub_names=(
         *("FacebookAI/xlm-roberta-base", "FacebookAI/xlm-roberta-large"),
         *("intfloat/multilingual-e5-base", "intfloat/multilingual-e5-large"),
+        *("BAAI/bge-m3", "nlpai-lab/KURE-v1"),
     ),
     class_prefix="XLMRoberta",
     prefix="roberta",

@@ -55,6 +55,7 @@ def read(path: Path, *, ignore: Collection[str]) -> Checkpoint:
     stored = _native_weights(stored, family)
     starts = tuple(family.unused_weights)
     unused = [name for name in stored if name in ignore or name.startswith(starts)]
+    heads = [each.name for each in sorted(path.glob("*_linear.pt"))]  # of bge-m3
     weights = {name: tensor for name, tensor in stored.items() if name not in unused}
     _drop_copies(weights, family, config)
     model = _find_model(weights, named_model, family, config)
@@ -87,7 +88,7 @@ def read(path: Path, *, ignore: Collection[str]) -> Checkpoint:
         metadata=metadata,
         tensors=tensors,
         vocabulary=tokenizer.vocabulary,
-        unused=tuple(unused),
+        unused=(*unused, *heads),
         notes=tokenizer.notes,
     )
 
