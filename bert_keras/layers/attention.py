@@ -278,7 +278,7 @@ class SelfAttention(BertLayer):
         of_keys = score(key_BNTH, self.query_dense, embeddings[1:])
         return of_queries + ops.transpose(of_keys, (0, 1, 3, 2))
 
-    def _swap_heads(self, x):
+    def _swap_heads(self, x) -> Any:
         """Transposes [B, T, N, H] to [B, N, T, H], and back."""
         # On a CPU, TensorFlow transposes float32 with oneDNN, which is slow for few tokens, but
         # float64 without it. So two float32 values are transposed as one float64 value.

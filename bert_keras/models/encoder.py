@@ -264,9 +264,12 @@ class BertEncoder(Pretrained):
         if not config.is_rotary:
             return None, None
         positions = ops.arange(length) if positions is None else positions
-        options = {"head_size": config.hidden_size // config.num_heads}
-        options["divisor"] = config.rotary_divisor
-        rotate_by = partial(attention.compute_rotation, positions, **options)
+        rotate_by = partial(
+            attention.compute_rotation,
+            positions,
+            head_size=config.hidden_size // config.num_heads,
+            divisor=config.rotary_divisor,
+        )
         rotation = rotate_by(base=config.rotary_base)
         if not config.local_window or config.local_rotary_base in (0, config.rotary_base):
             return rotation, rotation
