@@ -115,7 +115,7 @@ FAMILY = Family(
     hub_names=(
         *("answerdotai/ModernBERT-base", "answerdotai/ModernBERT-large"),
         *("jhu-clsp/ettin-encoder-150m", "jhu-clsp/ettin-encoder-400m"),
-        *("jhu-clsp/mmBERT-small", "jhu-clsp/mmBERT-base", "skt/A.X-Encoder-base"),
+        *("jhu-clsp/mmBERT-small", "jhu-clsp/mmBERT-base"),
     ),
     class_prefix="ModernBert",
     has_pooler=False,

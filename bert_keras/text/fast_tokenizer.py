@@ -140,7 +140,7 @@ def rules_vocabulary(
     if has_marks:
         specials = replace(specials, word_start=WORD_MARK)
     num_added = tokenizer.num_special_tokens_to_add(is_pair=True)
-    if num_added in (3, 4):  # A.X-Encoder has RoBERTa's tokens and one separator
+    if num_added in (3, 4):  # some models have RoBERTa's tokens and one separator
         specials = replace(specials, num_separators=num_added - 2)
     return Vocabulary(in_order_of_ids(ids, file=os.fspath(file)), specials, tokenizer.to_str())
 

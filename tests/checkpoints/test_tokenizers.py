@@ -6,6 +6,7 @@ import shutil
 
 import pytest
 from tokenizers import AddedToken, Tokenizer
+from tokenizers.processors import TemplateProcessing
 
 from bert_keras.checkpoints.formats import open_checkpoint, write_checkpoint
 from bert_keras.checkpoints.huggingface.tokenizer import read_tokenizer, read_tokenizer_json
@@ -62,6 +63,17 @@ def test_an_old_tokenizer_json_is_read(folder):
         metaspace |= {"str_rep": "▁", "add_prefix_space": True}
     (folder / "tokenizer.json").write_text(json.dumps(old), "utf-8")
     assert read(folder).vocabulary == rules_vocabulary(current)
+
+
+@pytest.mark.parametrize("folder", ["roberta"], indirect=True)
+def test_a_tokenizer_json_states_the_separators(folder):
+    rules = Tokenizer.from_str(read_tokenizer_json(folder, {}))
+    ids = [(token, rules.token_to_id(token)) for token in ("<s>", "</s>")]
+    rules.post_processor = TemplateProcessing(
+        single="<s> $A </s>", pair="<s> $A </s> $B </s>", special_tokens=ids
+    )
+    rules.save(str(folder / "tokenizer.json"))
+    assert read(folder).vocabulary.specials.num_separators == 1
 
 
 @pytest.mark.parametrize("folder", ["roberta", "albert", "xlm-roberta"], indirect=True)

@@ -92,7 +92,7 @@ def pretrains(folder: Path) -> None:
         load_model(run / "model").encoder.get_weights(),
     )
     assert all(np.isfinite(each).all() for each in after)
-    assert sum((one != other).any() for one, other in zip(before, after, strict=True)) > 10
+    assert sum((one != other).any() for one, other in zip(before, after, strict=True)) >= 10
 
 
 def served(folder: Path, texts) -> list[dict]:
@@ -141,4 +141,4 @@ def test_every_column_of_the_table(relative, tmp_path, name):
     logits = load_model(tmp_path / "jax" / "model").predict_on_batch(inputs)
     assert [model.metadata.labels[number] for number in logits.argmax(axis=1)] == ["1", "0"]
     (row,) = (line for line in PAGE.read_text("utf-8").split("\n") if f"| `{name}` |" in line)
-    assert row.count(" yes |") == 8
+    assert row.count("✓") == 8
