@@ -115,6 +115,19 @@ def test_damaged_files_are_refused(folder, file, data):
         read(folder)
 
 
+@pytest.mark.parametrize("folder", ["xlm-roberta"], indirect=True)
+def test_a_generic_class_does_what_tokenizer_json_says(folder):
+    """The files of paraphrase-multilingual-MiniLM-L12-v2 state do_lower_case, without effect."""
+    (folder / "tokenizer.json").write_text(read_tokenizer_json(folder, {}), "utf-8")
+    settings = {"do_lower_case": True, "unk_id": 3, "spaces_between_special_tokens": False}
+    change_json(folder / "tokenizer_config.json", **settings)
+    with pytest.raises(InputError):
+        read(folder)
+    change_json(folder / "tokenizer_config.json", tokenizer_class="PreTrainedTokenizerFast")
+    tokenizer = read(folder)
+    assert not tokenizer.lowercase and not tokenizer.notes
+
+
 @pytest.mark.parametrize("is_special", [True, False])
 @pytest.mark.parametrize("file", ["tokenizer.json", "tokenizer_config.json", "added_tokens.json"])
 @pytest.mark.parametrize("folder", ["roberta", "modernbert", "albert", "kobert"], indirect=True)

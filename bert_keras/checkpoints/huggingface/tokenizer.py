@@ -63,7 +63,7 @@ UNUSED = {"auto_map", "backend", "is_local", "legacy", "local_files_only", "name
 UNUSED |= {"special_tokens_map_file", "tokenizer_file", "use_fast", "version", "vocab_type"}
 UNUSED |= {"chat_template", "clean_up_tokenization_spaces", "decoder", "errors", "trim_offsets"}
 UNUSED |= {"max_len", "max_length", "pad_to_multiple_of", "pad_token_type_id", "padding"}
-UNUSED |= {"stride", "truncation", "truncation_strategy"}
+UNUSED |= {"spaces_between_special_tokens", "stride", "truncation", "truncation_strategy", "unk_id"}
 Problem = tuple[str, str]  # the name with which `ignore` accepts a problem, and its description
 MASK_NOTE = "transformers treats [MASK] or <mask> in a text as a special token, bert-keras as text"
 WORDPIECE_NOTE = f"{MASK_NOTE}; long words, rare characters and final Greek sigmas also differ"
@@ -119,7 +119,10 @@ def read_tokenizer(
     problems = [
         (name, f"{name} is {settings[name]} in {TOKENIZER_CONFIG} and {value} in {TOKENIZER_JSON}")
         for name, value in actual.items()
-        if value is not None and settings.get(name) not in (None, value)
+        if value is not None
+        and settings.get(name) not in (None, value)
+        # These classes use only the first value; do_lower_case is True in paraphrase-multilingual.
+        and (name == "add_prefix_space" or class_name not in GENERIC_CLASSES)
     ]
     stated = (actual["do_lower_case"], settings.get("do_lower_case"), seems_lowercase(vocabulary))
     lowercase = next(each for each in stated if each is not None)
