@@ -43,8 +43,6 @@ def rotary_values(config: BertConfig, vocabulary: Vocabulary | None) -> dict[str
 
 
 def _native_values(values: dict[str, Any]) -> dict[str, Any]:
-    if values.get("position_embedding_type") == "rope":
-        del values["position_embedding_type"]
     names = values.get("architectures") or []
     return values | {"architectures": [name.replace("New", "Gte") for name in names]}
 

@@ -253,23 +253,23 @@ class SelfAttention(BertLayer):
         return self.output_dense(context_XD), probabilities
 
     def _attend_to_all(self, hidden, pattern, *, training):
-        length, bias, num_products = ops.shape(pattern.bias)[-1], pattern.bias, 1
-        projections = self._project(hidden, (-1, length), pattern)
+        bias, embeddings = pattern.bias, pattern.relative_embeddings
+        projections = self._project(hidden, (-1, ops.shape(bias)[-1]), pattern)
         query, key, value = map(self._swap_heads, projections)
-        if pattern.relative_embeddings is not None:
-            num_products = 3
-            bias = bias + self._distance_scores(query, key, pattern.relative_embeddings)
+        num_products = 1 if embeddings is None else 3
         scale = 1.0 / math.sqrt(num_products * query.shape[-1])
+        if embeddings is not None:
+            bias = bias + self._distance_scores(query, key, embeddings, scale=scale)
         context, probabilities = self._attend(query * scale, key, value, bias, training=training)
         return self._swap_heads(context), probabilities
 
-    def _distance_scores(self, query_BNTH, key_BNTH, embeddings):
+    def _distance_scores(self, query_BNTH, key_BNTH, embeddings, *, scale):
         """Returns the scores [B, N, T, T] of the distances; see the class."""
         length, head_size = ops.shape(query_BNTH)[2], query_BNTH.shape[-1]
 
         def score(x_BNTH, dense, embeddings):
             projected = ops.reshape(dense(embeddings), (-1, self.num_heads, head_size))
-            projected = ops.transpose(projected, (1, 2, 0)) * (1.0 / math.sqrt(3 * head_size))
+            projected = ops.transpose(projected, (1, 2, 0)) * scale
             return align_distances(ops.matmul(x_BNTH, projected), length)
 
         # The embeddings belong to the distances query - key from -T to T. `align_distances` takes

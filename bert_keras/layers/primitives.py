@@ -126,9 +126,9 @@ class RMSNorm(keras.layers.LayerNormalization):
 
 def new_norm(kind: str, *, center: bool, **options: Any) -> LayerNorm | RMSNorm:
     """Returns a LayerNorm, with a bias if `center`, or for the kind "rms" an RMSNorm."""
-    return (
-        RMSNorm(center=False, **options) if kind == "rms" else LayerNorm(center=center, **options)
-    )
+    if kind == "rms":
+        return RMSNorm(center=False, **options)
+    return LayerNorm(center=center, **options)
 
 
 @keras.saving.register_keras_serializable(package="bert_keras")

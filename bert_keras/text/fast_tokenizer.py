@@ -170,6 +170,11 @@ def is_uncased(vocabulary: Vocabulary) -> bool:
     return '"type":"Lowercase"' in vocabulary.rules
 
 
+def is_unigram(vocabulary: Vocabulary) -> bool:
+    """Returns whether the rules of a vocabulary are those of a Unigram tokenizer."""
+    return '"type":"Unigram"' in vocabulary.rules  # as in `is_uncased`
+
+
 @cache
 def readable_tokens(vocabulary: Vocabulary) -> tuple[str, ...]:
     """Returns the tokens as WordPiece writes them, for display: "##" continues a word."""

@@ -12,7 +12,7 @@ from bert_keras.exporting.text_ops import words as word_ops
 from bert_keras.exporting.text_ops.byte_pairs import BytePairs
 from bert_keras.exporting.text_ops.unigrams import Unigrams
 from bert_keras.files import StrPath
-from bert_keras.text.fast_tokenizer import rules_of, vocabulary_from
+from bert_keras.text.fast_tokenizer import is_unigram, vocabulary_from
 from bert_keras.text.packing import MASK, MASK_PATTERN
 from bert_keras.text.tokenizer import MAX_WORD_CHARACTERS
 
@@ -59,8 +59,8 @@ class TextToInputs(tf.Module):
         self._rules_tokenizer = None
         if self.vocabulary.rules:
             self._asset = tf.saved_model.Asset(os.fspath(file))
-            is_unigram = rules_of(self.vocabulary)["model"]["type"] == "Unigram"
-            self._rules_tokenizer = (Unigrams if is_unigram else BytePairs)(self.vocabulary)
+            Rules = Unigrams if is_unigram(self.vocabulary) else BytePairs
+            self._rules_tokenizer = Rules(self.vocabulary)
             return
         column = tf.lookup.TextFileIndex
         lines = tf.lookup.TextFileInitializer(
