@@ -130,7 +130,7 @@ class EncoderBlock(BertLayer):
 
     def _post_norm(self, hidden_XD, pattern, *, training):
         def add(x_XD, hidden_XD, norm):
-            if isinstance(pattern, KernelPattern):
+            if isinstance(pattern, KernelPattern) and self.norm_kind == "layer":
                 return self._add_in_kernel(x_XD, hidden_XD, norm)
             return norm(hidden_XD + self.dropout(x_XD, training=training))
 

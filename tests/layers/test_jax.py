@@ -103,7 +103,8 @@ def distance(a, b):
 
 
 def test_a_model_in_kernels_has_the_gradients_of_one_without():
-    for changes in ({"norm_position": "pre", "position_kind": "rotary"}, {}):
+    modern = {"norm_position": "pre", "position_kind": "rotary"}
+    for changes in (modern, {"norm_kind": "rms"}, {}):
         kernels, _, _ = model_gradients(0.0, in_kernels=True, **changes)
         plain, _, _ = model_gradients(0.0, in_kernels=False, **changes)
         assert distance(kernels, plain) < 1e-5
